@@ -1,0 +1,235 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Population is the filling of one claim and its record. The manager makes it
+// beside the claim, under the claim's name and owned by it; only the manager
+// writes it. After success it stays as the volume's provenance.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,categories=sluice
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress.summary`
+// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.status.source.summary`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Attempt",type=integer,JSONPath=`.spec.attempt`,priority=1
+// +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.status.volumeName`,priority=1
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeName`,priority=1
+type Population struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the token of the running attempt.
+	// +required
+	Spec PopulationSpec `json:"spec"`
+
+	// status is progress and, in the end, provenance.
+	// +optional
+	Status PopulationStatus `json:"status,omitempty"`
+}
+
+// PopulationList is a list of Populations.
+//
+// +kubebuilder:object:root=true
+type PopulationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Population `json:"items"`
+}
+
+// PopulationSpec is written by the manager only. Its conditional update is what
+// keeps two managers from running the same attempt.
+//
+// +kubebuilder:validation:XValidation:rule="size(self.claimUID) > 0",message="claimUID must be set"
+// +kubebuilder:validation:XValidation:rule="self.claimUID == oldSelf.claimUID",message="claimUID cannot be changed"
+// +kubebuilder:validation:XValidation:rule="self.attempt >= oldSelf.attempt",message="attempt never goes back"
+type PopulationSpec struct {
+	// claimUID is the UID of the claim that this is the population of.
+	// +required
+	ClaimUID types.UID `json:"claimUID"`
+
+	// attempt is the number of the attempt that runs or ran last; 0 before the
+	// first one.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Attempt int32 `json:"attempt"`
+
+	// nonce is a random word that the temporaries of this population repeat.
+	// +required
+	// +kubebuilder:validation:MinLength=8
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="nonce cannot be changed"
+	Nonce string `json:"nonce"`
+}
+
+// Phase is where a population is.
+//
+// +kubebuilder:validation:Enum=Waiting;Provisioning;Populating;Binding;Succeeded;Failed
+type Phase string
+
+// The phases, in order. A retry goes back to Provisioning by way of Waiting.
+const (
+	// PhaseWaiting: something is missing or not allowed; the Ready condition
+	// says what.
+	PhaseWaiting Phase = "Waiting"
+	// PhaseProvisioning: the prime waits for its volume.
+	PhaseProvisioning Phase = "Provisioning"
+	// PhasePopulating: the worker runs.
+	PhasePopulating Phase = "Populating"
+	// PhaseBinding: the volume is filled and verified; the claim is being bound
+	// to it.
+	PhaseBinding Phase = "Binding"
+	// PhaseSucceeded: the claim is Bound to the filled volume.
+	PhaseSucceeded Phase = "Succeeded"
+	// PhaseFailed: no further attempt is made until the source or its populator
+	// changes.
+	PhaseFailed Phase = "Failed"
+)
+
+// PopulationStatus is what a user watches, and what remains afterwards.
+type PopulationStatus struct {
+	// phase is where the population is.
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+
+	// observedGeneration is the generation of the spec that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// populator is the name of the Populator that serves the claim.
+	// +optional
+	Populator string `json:"populator,omitempty"`
+
+	// source is the revision of the source that this attempt fills from.
+	// +optional
+	Source *SourceRevision `json:"source,omitempty"`
+
+	// progress of the running attempt, or of the one that succeeded.
+	// +optional
+	Progress *Progress `json:"progress,omitempty"`
+
+	// prime is the second claim of the running attempt.
+	// +optional
+	Prime *TemporaryReference `json:"prime,omitempty"`
+
+	// volumeName is the volume that is or was filled.
+	// +optional
+	VolumeName string `json:"volumeName,omitempty"`
+
+	// volumeUID is the UID of that volume.
+	// +optional
+	VolumeUID types.UID `json:"volumeUID,omitempty"`
+
+	// nodeName is the node that the worker ran on.
+	// +optional
+	NodeName string `json:"nodeName,omitempty"`
+
+	// result is the outcome of the last attempt that ended.
+	// +optional
+	Result *Result `json:"result,omitempty"`
+
+	// startedAt is when the first attempt began.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+
+	// completedAt is when the claim was seen Bound to the filled volume.
+	// +optional
+	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
+
+	// conditions: Ready, SourceResolved, Populated.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// SourceRevision names one revision of a source.
+type SourceRevision struct {
+	// group of the source.
+	Group string `json:"group"`
+	// kind of the source.
+	Kind string `json:"kind"`
+	// namespace of the source.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// name of the source.
+	Name string `json:"name"`
+	// uid of the source.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
+	// generation of the source.
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
+	// digest of the data, if the worker reported one: algorithm:hex.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+	// summary is Kind/name, with the namespace in front where it is another
+	// one than the claim's. For printing.
+	// +optional
+	Summary string `json:"summary,omitempty"`
+}
+
+// Progress counts what was written. It never goes backwards within an attempt.
+type Progress struct {
+	// bytes written so far.
+	// +optional
+	Bytes int64 `json:"bytes,omitempty"`
+	// totalBytes to write; 0 when unknown.
+	// +optional
+	TotalBytes int64 `json:"totalBytes,omitempty"`
+	// files written so far.
+	// +optional
+	Files int64 `json:"files,omitempty"`
+	// bytesPerSecond is the rate since the last report.
+	// +optional
+	BytesPerSecond int64 `json:"bytesPerSecond,omitempty"`
+	// summary is what the table shows: a percentage where the total is known,
+	// else the amount.
+	// +optional
+	Summary string `json:"summary,omitempty"`
+}
+
+// TemporaryReference names a temporary.
+type TemporaryReference struct {
+	// namespace of the temporary.
+	Namespace string `json:"namespace"`
+	// name of the temporary.
+	Name string `json:"name"`
+	// uid of the temporary.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
+}
+
+// Result is how an attempt ended.
+type Result struct {
+	// attempt that ended.
+	Attempt int32 `json:"attempt"`
+	// succeeded says whether the volume was filled and verified.
+	Succeeded bool `json:"succeeded"`
+	// reason of a failure, one of the reasons in the docs.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message is the worker's own last words, shortened: untrusted text.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// exitCode of the worker container.
+	// +optional
+	ExitCode *int32 `json:"exitCode,omitempty"`
+	// permanent says that trying again cannot help.
+	// +optional
+	Permanent bool `json:"permanent,omitempty"`
+	// sourceGeneration the attempt used; a later generation re-arms a failed
+	// population.
+	// +optional
+	SourceGeneration int64 `json:"sourceGeneration,omitempty"`
+	// populatorGeneration the attempt used.
+	// +optional
+	PopulatorGeneration int64 `json:"populatorGeneration,omitempty"`
+	// endedAt is when the end was observed.
+	// +optional
+	EndedAt *metav1.Time `json:"endedAt,omitempty"`
+}
