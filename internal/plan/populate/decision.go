@@ -1,0 +1,171 @@
+package populate
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Decision is what to do about one observation: deepen it, or take one step,
+// or wait. At most one of Need and Step is set.
+type Decision struct {
+	// Need, when set, asks for the same observation in more depth; nothing is
+	// written before that.
+	Need Need
+
+	// Step is the one write to make now; nil when there is nothing to write.
+	Step Step
+
+	// Event is to be told on the claim once Step (if any) has succeeded. It is
+	// the caller's job to say it once: a Warning or wait is repeated only when
+	// its reason changes, which the Population's Ready condition remembers.
+	Event *Event
+
+	// RequeueAfter, when set, asks for another look after this time even if
+	// nothing changes: a back-off or a deadline.
+	RequeueAfter time.Duration
+
+	// Why is the line of the state table that decided, for logs, the explorer
+	// and explain: a short constant.
+	Why string
+}
+
+// Need is a depth of observation. Needs may be combined.
+type Need uint8
+
+// The needs.
+const (
+	// NeedLive asks for Observed.Live.
+	NeedLive Need = 1 << iota
+	// NeedRender asks for Observed.Rendered.
+	NeedRender
+)
+
+// Event is one event on the claim.
+type Event struct {
+	// Type is corev1.EventTypeNormal or corev1.EventTypeWarning.
+	Type, Reason, Message string
+}
+
+// Step is one write. Each carries its own preconditions, so that a stale or
+// late writer does nothing rather than something wrong.
+type Step interface{ step() }
+
+// CreatePopulation creates the record of a claim: attempt 0 where the claim has
+// to wait, 1 where it need not. AlreadyExists is another observation, no error.
+type CreatePopulation struct{ Population *v1alpha1.Population }
+
+// DeletePopulation deletes a Population of another claim UID or not of our
+// making. Preconditions: UID.
+type DeletePopulation struct {
+	Namespace, Name string
+	UID             types.UID
+}
+
+// Allocate sets spec.attempt from To-1 to To: the token of the attempt.
+// Preconditions: UID and resourceVersion.
+type Allocate struct {
+	Namespace, Name string
+	UID             types.UID
+	ResourceVersion string
+	To              int32
+}
+
+// WriteStatus replaces the Population's status. Preconditions: UID and
+// resourceVersion.
+type WriteStatus struct {
+	Namespace, Name string
+	UID             types.UID
+	ResourceVersion string
+	Status          v1alpha1.PopulationStatus
+}
+
+// CreatePrime creates the second claim.
+type CreatePrime struct {
+	Prime *corev1.PersistentVolumeClaim
+}
+
+// CreateWorker creates the worker, after its ConfigMap of files, if it has one.
+type CreateWorker struct {
+	Worker *corev1.Pod
+	Files  *corev1.ConfigMap
+}
+
+// DeletePrime deletes a prime, in the background. Preconditions: UID, and
+// ResourceVersion where set.
+type DeletePrime struct {
+	Namespace, Name string
+	UID             types.UID
+	ResourceVersion string
+}
+
+// DeleteWorker deletes a worker. Preconditions: UID, and ResourceVersion where
+// set.
+type DeleteWorker struct {
+	Namespace, Name string
+	UID             types.UID
+	ResourceVersion string
+}
+
+// Rebind hands a filled volume over: claimRef is replaced whole, and the access
+// modes where they must change. Preconditions: UID and resourceVersion of the
+// live read that showed it Bound to the prime.
+type Rebind struct {
+	Volume          string
+	UID             types.UID
+	ResourceVersion string
+	ClaimRef        corev1.ObjectReference
+	AccessModes     []corev1.PersistentVolumeAccessMode
+}
+
+// SetReclaimPolicy changes a volume's reclaim policy: to Delete for a volume
+// that was never handed over, to Retain for somebody else's volume before our
+// prime goes. Preconditions: UID and resourceVersion.
+type SetReclaimPolicy struct {
+	Volume          string
+	UID             types.UID
+	ResourceVersion string
+	Policy          corev1.PersistentVolumeReclaimPolicy
+}
+
+// ReleaseForeign removes our prime's claimRef from somebody else's volume, so
+// that it is Available again. Preconditions: UID and resourceVersion.
+type ReleaseForeign struct {
+	Volume          string
+	UID             types.UID
+	ResourceVersion string
+}
+
+// UnselectNode removes the selected-node annotation from the claim, so that the
+// scheduler chooses again. Preconditions: UID and resourceVersion.
+type UnselectNode struct {
+	Namespace, Name string
+	UID             types.UID
+	ResourceVersion string
+}
+
+// SetFinalizer adds or removes FinalizerPopulation on the claim. Preconditions:
+// UID and resourceVersion.
+type SetFinalizer struct {
+	Namespace, Name string
+	UID             types.UID
+	ResourceVersion string
+	Present         bool
+}
+
+func (CreatePopulation) step() {}
+func (DeletePopulation) step() {}
+func (Allocate) step()         {}
+func (WriteStatus) step()      {}
+func (CreatePrime) step()      {}
+func (CreateWorker) step()     {}
+func (DeletePrime) step()      {}
+func (DeleteWorker) step()     {}
+func (Rebind) step()           {}
+func (SetReclaimPolicy) step() {}
+func (ReleaseForeign) step()   {}
+func (UnselectNode) step()     {}
+func (SetFinalizer) step()     {}
