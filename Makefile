@@ -1,0 +1,132 @@
+# Every target builds with the same flags: the product, the test bench and
+# Kubernetes itself then share one build cache.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath -buildvcs=false
+
+BUILD := $(CURDIR)/.build
+BIN := $(BUILD)/bin
+TOOLBIN := $(BUILD)/tools
+LINT := $(TOOLBIN)/golangci-lint run --config $(CURDIR)/.golangci.yml
+CONTROLLER_GEN := $(TOOLBIN)/controller-gen
+
+##@ Every day
+
+.PHONY: help
+help: ## Say what there is
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+
+.PHONY: check
+check: ## Lint and unit tests of both modules; starts nothing
+	@tools/timed lint $(MAKE) lint -- unit $(MAKE) unit
+
+.PHONY: lint
+lint: tools $(BUILD)/lint-selftest ## Lint both modules
+	@echo "lint: product"; $(LINT) ./...
+	@echo "lint: cluster"; cd cluster && $(LINT) ./...
+
+.PHONY: unit
+unit: go ## Unit tests of both modules
+	@tools/gotest unit . $$(tools/packages unit .)
+	@tools/gotest unit-cluster cluster $$(tools/packages unit cluster)
+
+.PHONY: generate
+generate: tools ## Generate code and CRDs from api/
+	@tools/generate $(CONTROLLER_GEN)
+
+.PHONY: verify
+verify: tools ## Fail if generated files or module files are not up to date
+	@tools/verify $(CONTROLLER_GEN)
+
+##@ A cluster to play with (Linux, root)
+
+.PHONY: demo
+demo: go ## The volume populator tutorial on a real node, start to end
+	@tools/go-run sluice-cluster demo $(ARGS)
+
+.PHONY: up
+up: go ## Start a cluster with Sluice and say how to use it
+	@tools/go-run sluice-cluster up $(ARGS)
+
+.PHONY: down
+down: go ## End clusters and remove all they left, also after a crash
+	@tools/go-run sluice-cluster down $(ARGS)
+
+.PHONY: kubectl
+kubectl: go ## Talk to the cluster of `make up`: make kubectl ARGS="get pods -A"
+	@tools/go-run sluice-cluster kubectl $(ARGS)
+
+.PHONY: images
+images: go ## Build the container images, as a layout and as archives
+	@tools/go-run sluice-images -archives
+
+##@ All tests (Linux, root)
+
+.PHONY: test
+test: go ## Everything below, with the time of each part
+	@tools/timed \
+	  unit $(MAKE) test-unit -- \
+	  explorer $(MAKE) test-explorer -- \
+	  integration $(MAKE) test-integration -- \
+	  e2e $(MAKE) test-e2e -- \
+	  csi-sanity $(MAKE) test-sanity
+
+.PHONY: test-unit
+test-unit: unit ## What needs no cluster
+
+.PHONY: test-explorer
+test-explorer: go ## The planners through crashes, failed writes and stale reads
+	@tools/gotest explorer . $$(tools/packages explorer .)
+
+.PHONY: test-integration
+test-integration: prerequisites ## Against a real API server, without nodes
+	@tools/gotest integration cluster $$(tools/packages integration cluster)
+
+.PHONY: test-e2e
+test-e2e: prerequisites images ## What users do, on real nodes
+	@tools/gotest e2e cluster $$(tools/packages e2e cluster)
+
+.PHONY: test-sanity
+test-sanity: prerequisites ## The CSI driver against the CSI project's suite
+	@tools/gotest csi-sanity cluster $$(tools/packages sanity cluster)
+
+##@ The rest
+
+.PHONY: prerequisites
+prerequisites: go ## Install what clusters need from the machine and build Kubernetes
+	@tools/go-run sluice-cluster prerequisites
+
+.PHONY: lint-selftest
+lint-selftest: tools ## Break each rule of .golangci.yml and see it reported
+	@tools/gotest lint-selftest tools -count=1 ./lintrules
+	@touch $(BUILD)/lint-selftest
+
+# The self-test is part of lint, but only when something changed it.
+$(BUILD)/lint-selftest: .golangci.yml tools/go.sum $(wildcard tools/lintrules/*) | tools
+	@$(MAKE) lint-selftest
+
+.PHONY: tools
+tools: go $(TOOLBIN)/.built ## Build the linter and the generator
+
+$(TOOLBIN)/.built: tools/go.mod tools/go.sum
+	@echo "tools: building golangci-lint and controller-gen (once, a few minutes)"
+	@mkdir -p $(TOOLBIN)
+	@cd tools && go build -o $(TOOLBIN)/ tool
+	@touch $@
+
+.PHONY: go
+go:
+	@tools/require-go
+
+.PHONY: clean
+clean: ## Remove what was built; end clusters first
+	@if [ -x $(BIN)/sluice-cluster ]; then $(BIN)/sluice-cluster down; fi
+	rm -rf $(BUILD)
