@@ -80,6 +80,11 @@ const (
 	// FilesPath is where a template's files are mounted, read-only.
 	FilesPath = "/sluice/files"
 
+	// TargetVolume and FilesVolume are the names of the Pod's volumes that hold
+	// the prime and the template's files.
+	TargetVolume = "sluice-target"
+	FilesVolume  = "sluice-files"
+
 	// WorkerContainer is the name of the container that writes. Success is
 	// judged by this container alone: a sidecar added by a service mesh may
 	// run on.
