@@ -1,0 +1,159 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// FSKind is a kind of file system.
+type FSKind string
+
+// The kinds of file system that a disk may have.
+const (
+	Unformatted FSKind = ""
+	Ext4        FSKind = "ext4"
+	XFS         FSKind = "xfs"
+)
+
+// ErrForeignData is returned by Probe for a disk that is neither empty nor has
+// a file system known here, and must therefore not be formatted.
+var ErrForeignData = errors.New("the disk holds data that is no known file system")
+
+// ParseFSKind returns the kind of that name; ext4 is the default.
+func ParseFSKind(name string) (FSKind, error) {
+	switch k := FSKind(name); k {
+	case Ext4, XFS:
+		return k, nil
+	case Unformatted:
+		return Ext4, nil
+	}
+	return Unformatted, fmt.Errorf("file system %q is not supported: want %q or %q", name, Ext4, XFS)
+}
+
+// probeSize is how much of a disk is looked at before it counts as empty.
+const probeSize = 1 << 20
+
+// Probe returns the kind of file system that an image holds.
+func Probe(image string) (FSKind, error) {
+	f, err := os.Open(image)
+	if err != nil {
+		return Unformatted, fmt.Errorf("probe image: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	head, err := io.ReadAll(io.LimitReader(f, probeSize))
+	if err != nil {
+		return Unformatted, fmt.Errorf("probe image: %w", err)
+	}
+	return probe(head)
+}
+
+func probe(head []byte) (FSKind, error) {
+	const extMagicAt = 1024 + 56
+	switch {
+	case bytes.HasPrefix(head, []byte("XFSB")):
+		return XFS, nil
+	case len(head) > extMagicAt+1 && head[extMagicAt] == 0x53 && head[extMagicAt+1] == 0xEF:
+		return Ext4, nil
+	case len(bytes.Trim(head, "\x00")) == 0:
+		return Unformatted, nil
+	}
+	return Unformatted, ErrForeignData
+}
+
+// Format makes a file system on the device, whatever is there.
+func Format(ctx context.Context, l Loop, kind FSKind) error {
+	switch kind {
+	case Ext4:
+		return run(ctx, "mkfs.ext4", "e2fsprogs", "-F", "-q", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1", l.Path)
+	case XFS:
+		return run(ctx, "mkfs.xfs", "xfsprogs", "-f", "-q", l.Path)
+	case Unformatted:
+	}
+	return fmt.Errorf("format %s: file system %q is not supported", l.Path, kind)
+}
+
+// Grow makes a mounted file system as large as its device. It may be repeated.
+func Grow(ctx context.Context, l Loop, mountPoint string, kind FSKind) error {
+	switch kind {
+	case Ext4:
+		return run(ctx, "resize2fs", "e2fsprogs", l.Path)
+	case XFS:
+		return run(ctx, "xfs_growfs", "xfsprogs", mountPoint)
+	case Unformatted:
+	}
+	return fmt.Errorf("grow file system at %q: kind %q is not supported", mountPoint, kind)
+}
+
+// run runs a program of a Debian package.
+func run(ctx context.Context, program, pkg string, args ...string) error {
+	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("run %s: it is missing, install the package %s", program, pkg)
+	}
+	if err != nil {
+		return fmt.Errorf("run %s: %w: %s", program, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// ioctls of include/uapi/linux/fs.h that x/sys/unix does not name.
+const (
+	fiFreeze = 0xC0045877
+	fiThaw   = 0xC0045878
+)
+
+// Quiesce makes an image consistent while read is running: the file system on
+// it is flushed and held still, or, where none is mounted in this namespace,
+// its device is flushed.
+func Quiesce(image string, read func() error) (err error) {
+	d, ok, err := Open(image)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return read()
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	mounts, err := MountsOf(d.Dev())
+	if err != nil {
+		return err
+	}
+	if len(mounts) == 0 {
+		if err := d.Flush(); err != nil {
+			return err
+		}
+		return read()
+	}
+	at := mounts[0].Path
+	if err := onDirectory(at, fiFreeze); err != nil && !errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("freeze %q: %w", at, err)
+	}
+	defer func() { err = errors.Join(err, Thaw(at)) }()
+	return read()
+}
+
+// Thaw ends a Quiesce that was killed. A file system that is not held still is
+// left alone.
+func Thaw(mountPoint string) error {
+	if err := onDirectory(mountPoint, fiThaw); err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("thaw %q: %w", mountPoint, err)
+	}
+	return nil
+}
+
+func onDirectory(path string, request uint) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	err = unix.IoctlSetInt(int(f.Fd()), request, 0)
+	return errors.Join(err, f.Close())
+}
