@@ -1,0 +1,129 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Inside is where a cluster finds its own state within its namespaces. One
+// short path for every cluster keeps unix socket paths short and command lines
+// alike.
+const Inside = "/run/sluice-cluster"
+
+// InsideBin is where a cluster finds its programs within its namespaces.
+const InsideBin = Inside + "-bin"
+
+// InsideImages is where a cluster finds its images, and InsideRoot where it
+// finds the folder that holds its state folder.
+const (
+	InsideImages = Inside + "-images"
+	InsideRoot   = Inside + "-root"
+)
+
+// Layout names the files of one cluster below Dir: the folder on the host, or
+// Inside.
+type Layout struct {
+	// Dir is the cluster's state folder.
+	Dir string
+}
+
+// Config is the cluster's description in JSON, Config.
+func (l Layout) Config() string { return filepath.Join(l.Dir, "config.json") }
+
+// Status is the run's state in JSON, written by the supervisor.
+func (l Layout) Status() string { return filepath.Join(l.Dir, "status.json") }
+
+// Kubeconfig is the administrator's; it works on the host and inside.
+func (l Layout) Kubeconfig() string { return filepath.Join(l.Dir, "kubeconfig") }
+
+// Logs holds one file per component.
+func (l Layout) Logs() string { return filepath.Join(l.Dir, "logs") }
+
+// Log is the log of one component.
+func (l Layout) Log(component string) string { return filepath.Join(l.Logs(), component+".log") }
+
+// AuditLog is the API server's audit log.
+func (l Layout) AuditLog() string { return filepath.Join(l.Logs(), "audit.jsonl") }
+
+// PKI holds certificates, keys and the components' kubeconfigs.
+func (l Layout) PKI() string { return filepath.Join(l.Dir, "pki") }
+
+// Etcd is the data folder of etcd.
+func (l Layout) Etcd() string { return filepath.Join(l.Dir, "etcd") }
+
+// Storage holds the simulated storage's volumes. Its name appears in the
+// backing file of every loop device of the cluster, also after the cluster's
+// mounts are gone.
+func (l Layout) Storage(cluster string) string {
+	return filepath.Join(l.Dir, "sluice-storage-"+cluster)
+}
+
+// Scratch is an empty folder that serves as a mount point.
+func (l Layout) Scratch() string { return filepath.Join(l.Dir, "scratch") }
+
+// Node holds the state of one node.
+func (l Layout) Node(name string) string { return filepath.Join(l.Dir, "nodes", name) }
+
+// WithDefaults fills in what was left out and validates the result. Relative
+// folders and the repository are looked up from the working directory.
+func (c Config) WithDefaults(randomName func() string) (Config, error) {
+	if c.Name == "" {
+		c.Name = "test-" + randomName()
+	}
+	for i := range c.Nodes {
+		if c.Nodes[i].Name == "" {
+			c.Nodes[i].Name = fmt.Sprintf("node%d", i+1)
+		}
+	}
+	if c.BinDir == "" || c.Root == "" || c.ImagesDir == "" {
+		build, err := buildDir()
+		if err != nil {
+			return c, err
+		}
+		setDefault(&c.BinDir, filepath.Join(build, "bin"))
+		setDefault(&c.Root, filepath.Join(build, "clusters"))
+		setDefault(&c.ImagesDir, filepath.Join(build, "images"))
+	}
+	for _, dir := range []*string{&c.BinDir, &c.Root, &c.ImagesDir} {
+		abs, err := filepath.Abs(*dir)
+		if err != nil {
+			return c, fmt.Errorf("resolve folder %q: %w", *dir, err)
+		}
+		*dir = abs
+	}
+	return c, c.Validate()
+}
+
+func setDefault(field *string, value string) {
+	if *field == "" {
+		*field = value
+	}
+}
+
+// Layout returns the cluster's files as the host sees them.
+func (c Config) Layout() Layout { return Layout{Dir: filepath.Join(c.Root, c.Name)} }
+
+// BuildDirVariable names the environment variable that overrides where
+// programs, images and clusters are kept.
+const BuildDirVariable = "SLUICE_BUILD_DIR"
+
+// buildDir finds <repository>/.build from the working directory upwards: the
+// repository is the first folder that has a cluster module inside.
+func buildDir() (string, error) {
+	if dir := os.Getenv(BuildDirVariable); dir != "" {
+		return dir, nil
+	}
+	wd, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the repository: %w", err)
+	}
+	for dir := wd; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "cluster", "go.mod")); err == nil {
+			return filepath.Join(dir, ".build"), nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("find the repository: no folder above %q holds cluster/go.mod; set %s", wd, BuildDirVariable)
+		}
+	}
+}
