@@ -229,6 +229,10 @@ type Result struct {
 	// populatorGeneration the attempt used.
 	// +optional
 	PopulatorGeneration int64 `json:"populatorGeneration,omitempty"`
+	// failures is how many attempts in a row have failed, this one included,
+	// since the source or its populator last changed.
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
 	// endedAt is when the end was observed.
 	// +optional
 	EndedAt *metav1.Time `json:"endedAt,omitempty"`

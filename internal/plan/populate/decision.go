@@ -52,10 +52,14 @@ type Event struct {
 
 // Step is one write. Each carries its own preconditions, so that a stale or
 // late writer does nothing rather than something wrong.
+//
+//sumtype:decl
 type Step interface{ step() }
 
 // CreatePopulation creates the record of a claim: attempt 0 where the claim has
-// to wait, 1 where it need not. AlreadyExists is another observation, no error.
+// to wait, 1 where it need not, more where temporaries of a lost record are
+// about. The nonce is left empty, for the writer to fill with a random word.
+// AlreadyExists is another observation, no error.
 type CreatePopulation struct{ Population *v1alpha1.Population }
 
 // DeletePopulation deletes a Population of another claim UID or not of our
@@ -65,7 +69,8 @@ type DeletePopulation struct {
 	UID             types.UID
 }
 
-// Allocate sets spec.attempt from To-1 to To: the token of the attempt.
+// Allocate raises spec.attempt to To, the token of the attempt: by one, or by
+// more where temporaries of a lost record bear higher numbers.
 // Preconditions: UID and resourceVersion.
 type Allocate struct {
 	Namespace, Name string
@@ -88,10 +93,14 @@ type CreatePrime struct {
 	Prime *corev1.PersistentVolumeClaim
 }
 
-// CreateWorker creates the worker, after its ConfigMap of files, if it has one.
+// CreateWorker writes the Record, then creates the ConfigMap of files, if there
+// is one, then the worker. Unless the Record was written nothing is created:
+// it is the durable word that a worker of this attempt may exist, which lets a
+// worker that vanished be told from one that was never made.
 type CreateWorker struct {
-	Worker *corev1.Pod
+	Record WriteStatus
 	Files  *corev1.ConfigMap
+	Worker *corev1.Pod
 }
 
 // DeletePrime deletes a prime, in the background. Preconditions: UID, and
@@ -110,25 +119,40 @@ type DeleteWorker struct {
 	ResourceVersion string
 }
 
-// Rebind hands a filled volume over: claimRef is replaced whole, and the access
-// modes where they must change. Preconditions: UID and resourceVersion of the
-// live read that showed it Bound to the prime.
+// Rebind hands a filled volume over: claimRef is replaced whole, the labels are
+// added, and the access modes replaced where they must change, all in one
+// patch. Preconditions: UID and resourceVersion of the live read that showed
+// it Bound to the prime.
 type Rebind struct {
 	Volume          string
 	UID             types.UID
 	ResourceVersion string
 	ClaimRef        corev1.ObjectReference
 	AccessModes     []corev1.PersistentVolumeAccessMode
+	// Labels say on the volume itself, where no tenant can write, that it was
+	// handed over filled, to which claim UID and by which attempt.
+	Labels map[string]string
 }
 
 // SetReclaimPolicy changes a volume's reclaim policy: to Delete for a volume
 // that was never handed over, to Retain for somebody else's volume before our
-// prime goes. Preconditions: UID and resourceVersion.
+// prime goes, and back afterwards. Preconditions: UID and resourceVersion.
 type SetReclaimPolicy struct {
 	Volume          string
 	UID             types.UID
 	ResourceVersion string
 	Policy          corev1.PersistentVolumeReclaimPolicy
+	// Labels are changed in the same patch: an empty value removes the label.
+	Labels map[string]string
+}
+
+// LabelVolume changes labels of a volume: an empty value removes the label.
+// Preconditions: UID and resourceVersion.
+type LabelVolume struct {
+	Volume          string
+	UID             types.UID
+	ResourceVersion string
+	Labels          map[string]string
 }
 
 // ReleaseForeign removes our prime's claimRef from somebody else's volume, so
@@ -166,6 +190,7 @@ func (DeletePrime) step()      {}
 func (DeleteWorker) step()     {}
 func (Rebind) step()           {}
 func (SetReclaimPolicy) step() {}
+func (LabelVolume) step()      {}
 func (ReleaseForeign) step()   {}
 func (UnselectNode) step()     {}
 func (SetFinalizer) step()     {}

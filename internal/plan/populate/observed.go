@@ -54,8 +54,9 @@ type Observed struct {
 	Primes  []corev1.PersistentVolumeClaim
 	Workers []corev1.Pod
 
-	// Volumes are the volumes whose claimRef names the claim or one of the
-	// primes, or that one of these names in spec.volumeName.
+	// Volumes are the volumes whose claimRef names the claim, one of the primes
+	// or a name that an attempt of this claim would use, that one of these names
+	// in spec.volumeName, or that carry the claim's UID in LabelClaimUID.
 	Volumes []corev1.PersistentVolume
 
 	// Consumers are the Pods of the claim's namespace that use the claim and
@@ -100,6 +101,9 @@ type Source struct {
 	Generation int64
 	// Invalid is the message of the first validation that the source breaks.
 	Invalid string
+	// Granted says that a ReferenceGrant lets the claim refer to a source of
+	// another namespace. Without meaning for one of its own namespace.
+	Granted bool
 	// InvalidReason is InvalidSource, or TemplateFailed when the rule itself
 	// could not be evaluated. Set whenever Invalid is.
 	InvalidReason string

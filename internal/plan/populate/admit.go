@@ -1,0 +1,209 @@
+package populate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// noProvisioner is the provisioner of classes that provision nothing.
+const noProvisioner = "kubernetes.io/no-provisioner"
+
+// asks says that a claim names a source that a populator may serve. Claims and
+// snapshots as sources are the CSI driver's.
+func asks(claim *corev1.PersistentVolumeClaim) bool {
+	ref := claim.Spec.DataSourceRef
+	if ref == nil {
+		return false
+	}
+	group := ptr.Deref(ref.APIGroup, "")
+	return group != "" && group != "snapshot.storage.k8s.io"
+}
+
+// obstacle is why a claim has to wait: a reason, what to tell, and whether
+// somebody must act.
+type obstacle struct {
+	reason, message string
+	act             bool
+	// again is when to look again; 0 where a watch reports the change.
+	again time.Duration
+}
+
+// admission is the rule of a claim that nothing was made for yet in this
+// attempt: the checks in order, the first obstacle is what the claim waits for.
+func admission(v *view) (Decision, bool) {
+	ob := v.obstacle()
+	if ob == nil {
+		return Decision{}, false
+	}
+	return v.wait(WhyWaiting, ob), true
+}
+
+// wait says that the claim waits, and for what.
+func (v *view) wait(why string, ob *obstacle) Decision {
+	r := report{phase: v1alpha1.PhaseWaiting, reason: ob.reason, message: ob.message, event: normal}
+	if ob.act {
+		r.event = warning
+	}
+	r.change = func(st *v1alpha1.PopulationStatus) { st.Prime, st.VolumeName, st.VolumeUID, st.NodeName = nil, "", "", "" }
+	again := ob.again
+	if again == 0 {
+		again = 10 * recheck
+	}
+	return v.say(why, again, r)
+}
+
+func (v *view) obstacle() *obstacle {
+	for _, check := range []func(*view) *obstacle{checkPopulator, checkClaim, checkClass, checkGrant, checkSource, checkNode} {
+		if ob := check(v); ob != nil {
+			return ob
+		}
+	}
+	return nil
+}
+
+func checkPopulator(v *view) *obstacle {
+	switch {
+	case v.Populator == nil || v.Populator.DeletionTimestamp != nil:
+		message := fmt.Sprintf("No populator serves %s; create a Populator for this kind", v.sourceKind())
+		if v.RegisteredElsewhere {
+			message = fmt.Sprintf("%s is registered for another controller; set replacesExisting in a Populator once that controller is gone", v.sourceKind())
+		}
+		return &obstacle{reason: v1alpha1.ReasonUnrecognizedKind, message: message, act: true}
+	case v.Populator.Spec.Worker == nil:
+		return &obstacle{reason: v1alpha1.ReasonPluginUnavailable, act: true,
+			message: fmt.Sprintf("Populator %q fills by a plugin, which no part of this installation can call", v.Populator.Name)}
+	}
+	return nil
+}
+
+func (v *view) sourceKind() string {
+	ref := v.claim.Spec.DataSourceRef
+	if ref == nil {
+		return "the source"
+	}
+	return fmt.Sprintf("%s.%s", ref.Kind, ptr.Deref(ref.APIGroup, ""))
+}
+
+func checkClaim(v *view) *obstacle {
+	switch {
+	case !asks(v.claim):
+		return &obstacle{reason: v1alpha1.ReasonUnsupportedClaim, message: "The claim names no data source that a populator can fill it from", act: true}
+	case v.claim.Spec.Selector != nil:
+		return &obstacle{reason: v1alpha1.ReasonUnsupportedClaim, act: true,
+			message: "The claim has a selector, so no volume can be provisioned for it; create it without one"}
+	case v.claim.Spec.StorageClassName != nil && *v.claim.Spec.StorageClassName == "":
+		return &obstacle{reason: v1alpha1.ReasonUnsupportedClaim, act: true,
+			message: "The claim asks for no storage class, so no volume can be provisioned for it; create it with a class"}
+	case !slices.ContainsFunc(v.claim.Spec.AccessModes, writable):
+		return &obstacle{reason: v1alpha1.ReasonUnsupportedAccessMode, act: true,
+			message: "The claim has no access mode that allows writing, so it cannot be filled; add ReadWriteOnce"}
+	}
+	return nil
+}
+
+func writable(m corev1.PersistentVolumeAccessMode) bool { return m != corev1.ReadOnlyMany }
+
+func checkClass(v *view) *obstacle {
+	switch {
+	case v.claim.Spec.StorageClassName == nil:
+		return &obstacle{reason: v1alpha1.ReasonClassNotFound, act: true,
+			message: "The claim names no storage class and there is no default class; mark one as default"}
+	case v.Class == nil:
+		return &obstacle{reason: v1alpha1.ReasonClassNotFound, act: true,
+			message: fmt.Sprintf("StorageClass %q does not exist", *v.claim.Spec.StorageClassName)}
+	case v.Class.Provisioner == noProvisioner:
+		return &obstacle{reason: v1alpha1.ReasonUnsupportedClaim, act: true,
+			message: fmt.Sprintf("StorageClass %q has no provisioner, so no volume can be made for the claim", v.Class.Name)}
+	}
+	if key, word := v.templated(); key != "" {
+		return &obstacle{reason: v1alpha1.ReasonUnsupportedClass, act: true,
+			message: fmt.Sprintf("StorageClass %q uses %s in parameter %q, which would name the prime instead of the claim", v.Class.Name, word, key)}
+	}
+	return nil
+}
+
+// templated finds a secret parameter of the class that would be resolved
+// against the prime and stay on the volume for ever.
+func (v *view) templated() (key, word string) {
+	words := []string{"${pvc.name}"}
+	if v.namespace != v.Namespace {
+		words = append(words, "${pvc.namespace}")
+	}
+	for k, value := range v.Class.Parameters {
+		if !strings.Contains(strings.ToLower(k), "secret") {
+			continue
+		}
+		for _, w := range words {
+			if strings.Contains(value, w) && (key == "" || k < key) {
+				key, word = k, w
+			}
+		}
+	}
+	return key, word
+}
+
+func checkGrant(v *view) *obstacle {
+	if v.Source.Namespace == "" || v.Source.Namespace == v.Namespace || v.Source.Granted {
+		return nil
+	}
+	return &obstacle{reason: v1alpha1.ReasonNotGranted, act: true, message: fmt.Sprintf(
+		"No ReferenceGrant in namespace %q lets claims of namespace %q refer to %s %q",
+		v.Source.Namespace, v.Namespace, v.sourceKind(), v.claim.Spec.DataSourceRef.Name)}
+}
+
+func checkSource(v *view) *obstacle {
+	if v.Source.State == SourceFound && v.Source.Invalid == "" {
+		return nil
+	}
+	ob := &obstacle{act: true}
+	ob.reason, ob.message = v.sourceProblem()
+	switch v.Source.State {
+	case SourceNotFound:
+		ob.act = false // the usual order of a manifest
+	case SourceKindNotReadable, SourceUnknown:
+		ob.again = recheck
+	case SourceFound:
+	}
+	return ob
+}
+
+// sourceProblem is what is wrong with the source.
+func (v *view) sourceProblem() (reason, message string) {
+	what := fmt.Sprintf("%s %q", v.sourceKind(), v.claim.Spec.DataSourceRef.Name)
+	switch v.Source.State {
+	case SourceFound:
+		if v.Source.InvalidReason == v1alpha1.ReasonTemplateFailed {
+			return v1alpha1.ReasonTemplateFailed, fmt.Sprintf("A validation of Populator %q cannot be evaluated over %s: %s", v.populatorName(), what, v.Source.Invalid)
+		}
+		return v1alpha1.ReasonInvalidSource, fmt.Sprintf("%s is invalid: %s", what, v.Source.Invalid)
+	case SourceNotFound:
+		return v1alpha1.ReasonSourceNotFound, what + " does not exist yet"
+	case SourceKindNotReadable:
+		return v1alpha1.ReasonSourceKindNotReadable, fmt.Sprintf("%s cannot be read: %s", what, v.Source.Detail)
+	case SourceUnknown:
+	}
+	return v1alpha1.ReasonSourceKindNotReadable, what + " was not looked for yet"
+}
+
+func (v *view) populatorName() string {
+	if v.Populator == nil {
+		return ""
+	}
+	return v.Populator.Name
+}
+
+func checkNode(v *view) *obstacle {
+	if !v.waitsForConsumer() || v.immediately() || v.claim.Annotations[annSelectedNode] != "" {
+		return nil
+	}
+	return &obstacle{reason: v1alpha1.ReasonWaitingForConsumer, message: fmt.Sprintf(
+		"StorageClass %q waits for a Pod that uses the claim; annotate the claim with %s=%s to fill it before there is one",
+		v.Class.Name, v1alpha1.AnnotationPopulate, v1alpha1.PopulateImmediately)}
+}

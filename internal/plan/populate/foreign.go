@@ -1,0 +1,81 @@
+package populate
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// A prime can be matched with somebody's Available volume before a provisioner
+// makes one for it. Such a volume is given back as it was, in separate writes:
+//
+//	Bound to the prime, policy P    → policy Retain, labels say whose fault and P
+//	Released, the prime is gone     → claimRef cleared
+//	Available, or bound to another  → policy P, labels removed
+
+// protect keeps a foreign volume from being reclaimed when our prime goes.
+func (v *view) protect(pv *corev1.PersistentVolume) Decision {
+	before := pv.Labels[LabelReclaimPolicy]
+	if before == "" {
+		before = string(pv.Spec.PersistentVolumeReclaimPolicy)
+	}
+	return Decision{Why: WhyGiveBack, Step: SetReclaimPolicy{
+		Volume: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion,
+		Policy: corev1.PersistentVolumeReclaimRetain,
+		Labels: map[string]string{
+			v1alpha1.LabelClaimUID: string(v.ClaimUID),
+			v1alpha1.LabelRole:     RoleForeign,
+			LabelReclaimPolicy:     before,
+		},
+	}}
+}
+
+// protected says that a foreign volume outlives the prime it is bound to.
+func protected(pv *corev1.PersistentVolume) bool {
+	return pv.Labels[v1alpha1.LabelRole] == RoleForeign && pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
+}
+
+// giveBack is the rule of volumes labelled foreign whose prime is gone.
+func giveBack(v *view) (Decision, bool) {
+	for i := range v.Volumes {
+		pv := &v.Volumes[i]
+		if pv.Labels[v1alpha1.LabelRole] != RoleForeign || pv.Labels[v1alpha1.LabelClaimUID] != string(v.ClaimUID) || pv.DeletionTimestamp != nil {
+			continue
+		}
+		d, ok := v.giveBackOne(pv)
+		if !ok {
+			continue
+		}
+		if !v.Live {
+			d = Decision{Need: NeedLive, Why: WhyGiveBack}
+		}
+		return d, true
+	}
+	return Decision{}, false
+}
+
+func (v *view) giveBackOne(pv *corev1.PersistentVolume) (Decision, bool) {
+	ref := pv.Spec.ClaimRef
+	ours := ref != nil && v.names(ref)
+	switch {
+	case ours && pv.Status.Phase == corev1.VolumeReleased:
+		return Decision{Why: WhyGiveBack, Step: ReleaseForeign{Volume: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion}}, true
+	case !ours && (pv.Status.Phase == corev1.VolumeAvailable || pv.Status.Phase == corev1.VolumeBound):
+		policy := corev1.PersistentVolumeReclaimPolicy(pv.Labels[LabelReclaimPolicy])
+		if policy == "" {
+			policy = pv.Spec.PersistentVolumeReclaimPolicy
+		}
+		return Decision{Why: WhyGiveBack, Step: SetReclaimPolicy{
+			Volume: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion, Policy: policy,
+			Labels: map[string]string{v1alpha1.LabelClaimUID: "", v1alpha1.LabelRole: "", LabelReclaimPolicy: ""},
+		}}, true
+	}
+	return Decision{}, false // its prime is still about, or Kubernetes has yet to say what it is
+}
+
+// names says that a volume's claimRef names a prime of this claim.
+func (v *view) names(ref *corev1.ObjectReference) bool {
+	return ref.Namespace == v.namespace && strings.HasPrefix(ref.Name, namePrefix(v.ClaimUID))
+}

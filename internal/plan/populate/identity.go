@@ -1,0 +1,112 @@
+package populate
+
+import (
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Annotations of Kubernetes' volume controllers and of ours that only the
+// planner reads.
+const (
+	annSelectedNode      = "volume.kubernetes.io/selected-node"
+	annBindCompleted     = "pv.kubernetes.io/bind-completed"
+	annBoundByController = "pv.kubernetes.io/bound-by-controller"
+
+	// AnnotationPrimeUID on a worker is the UID of the prime that it was made
+	// for: a worker that a late writer made for another prime is not trusted.
+	AnnotationPrimeUID = "sluice.dev/prime-uid"
+	// AnnotationReclaimPolicy on a worker is the reclaim policy that its volume
+	// had when the worker was made.
+	AnnotationReclaimPolicy = "sluice.dev/reclaim-policy"
+	// AnnotationSourceGeneration and AnnotationPopulatorGeneration on a worker
+	// are the generations that it was rendered from.
+	AnnotationSourceGeneration    = "sluice.dev/source-generation"
+	AnnotationPopulatorGeneration = "sluice.dev/populator-generation"
+)
+
+// Labels on volumes, beside LabelClaimUID and LabelAttempt.
+const (
+	// RoleFilled is the LabelRole of a volume that was handed over filled.
+	RoleFilled = "filled"
+	// RoleForeign is the LabelRole of somebody's volume that a prime was bound
+	// to, while it is given back.
+	RoleForeign = "foreign"
+	// LabelReclaimPolicy is the reclaim policy that a volume given back had.
+	LabelReclaimPolicy = "sluice.dev/reclaim-policy"
+)
+
+// TemporaryName is the name of the prime and of the worker of one attempt, and
+// of the worker's ConfigMap. It is never used for another attempt.
+func TemporaryName(claim types.UID, attempt int32) string {
+	return namePrefix(claim) + strconv.Itoa(int(attempt))
+}
+
+func namePrefix(claim types.UID) string { return "sluice-" + string(claim) + "-" }
+
+// TemporaryNamespace is the namespace that the prime and the worker of a claim
+// live in, for one placement. PlacementAuto is PlacementClaim.
+func TemporaryNamespace(_ v1alpha1.Placement, claim types.NamespacedName) string {
+	return claim.Namespace
+}
+
+// labels are those of a temporary of one attempt.
+func labels(claim types.UID, attempt int32, role string) map[string]string {
+	return map[string]string{
+		v1alpha1.LabelClaimUID: string(claim),
+		v1alpha1.LabelAttempt:  strconv.Itoa(int(attempt)),
+		v1alpha1.LabelRole:     role,
+		// Backup tools would save half-filled volumes and restore primes.
+		"velero.io/exclude-from-backup": "true",
+	}
+}
+
+// ownedBy makes the claim the owner of a temporary or of the Population. It
+// does not block the claim's deletion: that would take a permission on claims'
+// finalizers for nothing.
+func ownedBy(claim *corev1.PersistentVolumeClaim) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{
+		APIVersion: "v1", Kind: "PersistentVolumeClaim",
+		Name: claim.Name, UID: claim.UID,
+		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(false),
+	}}
+}
+
+// hasOwner says whether the claim with this UID is the controller of an object.
+func hasOwner(o metav1.Object, claim types.UID) bool {
+	ref := metav1.GetControllerOfNoCopy(o)
+	return ref != nil && ref.UID == claim
+}
+
+// kinship is what an object is to a claim.
+type kinship int
+
+const (
+	// foreign: not ours, never touched.
+	foreign kinship = iota
+	// stray: by its name and labels a temporary of this claim, but not one of
+	// the Population as it stands, or bereft of its owner. Deleted, never used.
+	stray
+	// own: a temporary of this Population beyond doubt.
+	own
+)
+
+// kin judges an object that stands for a prime or a worker, and returns the
+// attempt that it belongs to.
+func kin(o metav1.Object, claim types.UID, role, nonce string) (kinship, int32) {
+	l := o.GetLabels()
+	n, err := strconv.ParseInt(l[v1alpha1.LabelAttempt], 10, 32)
+	if err != nil || n < 1 || l[v1alpha1.LabelClaimUID] != string(claim) || l[v1alpha1.LabelRole] != role ||
+		o.GetName() != TemporaryName(claim, int32(n)) {
+		return foreign, 0
+	}
+	if nonce == "" || o.GetAnnotations()[v1alpha1.AnnotationNonce] != nonce || !hasOwner(o, claim) {
+		return stray, int32(n)
+	}
+	return own, int32(n)
+}

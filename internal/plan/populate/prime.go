@@ -1,0 +1,196 @@
+package populate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// notCopied are the prefixes of annotations that speak of the claim itself, or
+// of what a controller did to it.
+var notCopied = []string{
+	"pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/", "kubectl.kubernetes.io/", "sluice.dev/",
+}
+
+// newPrime is the prime of attempt n: the claim in everything that decides
+// which volume it gets, and in nothing else.
+func (v *view) newPrime() *corev1.PersistentVolumeClaim {
+	spec := v.claim.Spec.DeepCopy()
+	annotations := maps.Clone(v.claim.Annotations)
+	maps.DeleteFunc(annotations, func(key, _ string) bool {
+		return slices.ContainsFunc(notCopied, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+	})
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[v1alpha1.AnnotationNonce] = v.pop.Spec.Nonce
+	annotations[v1alpha1.AnnotationClaim] = v.Namespace + "/" + v.Name
+	if node := v.claim.Annotations[annSelectedNode]; node != "" && v.waitsForConsumer() {
+		annotations[annSelectedNode] = node
+	}
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: v.namespace, Name: v.name(),
+			Labels:          labels(v.ClaimUID, v.n, v1alpha1.RolePrime),
+			Annotations:     annotations,
+			OwnerReferences: ownedBy(v.claim),
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:               spec.AccessModes,
+			Resources:                 spec.Resources,
+			StorageClassName:          spec.StorageClassName,
+			VolumeMode:                spec.VolumeMode,
+			VolumeAttributesClassName: spec.VolumeAttributesClassName,
+		},
+	}
+}
+
+// admitted is what remains when no rule has anything against it: the record,
+// the token, the prime, in that order.
+func admitted(v *view) Decision {
+	switch {
+	case v.lingering():
+		return Decision{RequeueAfter: recheck, Why: WhyClearing}
+	case v.pop == nil:
+		return v.createPopulation(WhyCreatePopulation, v.highest+1)
+	case v.n == 0:
+		return v.allocate(WhyFirstAttempt)
+	}
+	if d, ok := v.nameTaken(); ok {
+		return d
+	}
+	if d, ok := v.refused(); ok {
+		return d
+	}
+	if !v.Live {
+		return Decision{Need: NeedLive, Why: WhyCreatePrime}
+	}
+	return Decision{Why: WhyCreatePrime, Step: CreatePrime{Prime: v.newPrime()}}
+}
+
+// nameTaken ends an attempt whose name something else bears: the next attempt
+// has another name.
+func (v *view) nameTaken() (Decision, bool) {
+	kind, taken := v.taken(v.n)
+	if !taken && v.Refused.Reason != v1alpha1.ReasonNameTaken {
+		return Decision{}, false
+	}
+	if kind == "" {
+		kind = "object"
+	}
+	return v.fail(WhyNameTaken, ending{reason: v1alpha1.ReasonNameTaken, message: fmt.Sprintf(
+		"A %s %q in namespace %q is not of Sluice's making", kind, v.name(), v.namespace)}), true
+}
+
+// refused waits where the API server refused the last write, and tries again
+// after a while.
+func (v *view) refused() (Decision, bool) {
+	if v.Refused.Reason == "" {
+		return Decision{}, false
+	}
+	wait := v.Refused.At.Add(refusedAgain).Sub(v.Now)
+	if wait <= 0 {
+		return Decision{}, false
+	}
+	return v.wait(WhyRefused, &obstacle{reason: v.Refused.Reason, message: v.Refused.Message, act: true, again: wait}), true
+}
+
+// primeStands is the rule of an attempt that has its prime and no worker.
+func primeStands(v *view) (Decision, bool) {
+	p := v.prime
+	if p == nil {
+		return Decision{}, false
+	}
+	if v.recorded() {
+		return v.workerMissing(), true
+	}
+	if p.DeletionTimestamp != nil {
+		return v.fail(WhyPrimeGoing, ending{reason: v1alpha1.ReasonVolumeLost, message: fmt.Sprintf("Prime %q was deleted", p.Name)}), true
+	}
+	name, bound := boundTo(p)
+	if !bound {
+		if v.workerFirst() {
+			return v.createWorker(nil), true
+		}
+		return v.primePending(), true
+	}
+	pv := v.volume(name)
+	switch originOf(p, pv) {
+	case foreignVolume:
+		return v.fail(WhyPrimeForeign, v.boundToForeign(name)), true
+	case provisioned:
+		if pv.Status.Phase == corev1.VolumeBound && pv.DeletionTimestamp == nil {
+			return v.createWorker(pv), true
+		}
+	case unknown:
+	}
+	return v.fail(WhyLost, ending{reason: v1alpha1.ReasonVolumeLost, message: fmt.Sprintf("Volume %q of prime %q was released or deleted", name, p.Name)}), true
+}
+
+func (v *view) boundToForeign(volume string) ending {
+	return ending{reason: v1alpha1.ReasonPrimeBoundToForeign, message: fmt.Sprintf(
+		"Kubernetes bound prime %q to volume %q, which was not provisioned for it; the volume is given back", v.name(), volume)}
+}
+
+// workerMissing is the case of a recorded worker that is not there: the API
+// server refused it, or it vanished, and then whatever it wrote is not to be
+// trusted nor written over while it may still run.
+func (v *view) workerMissing() Decision {
+	if !v.Live {
+		return Decision{Need: NeedLive, Why: WhyLost}
+	}
+	if d, ok := v.nameTaken(); ok {
+		return d
+	}
+	if v.Refused.Reason != "" {
+		return v.wait(WhyRefused, &obstacle{reason: v.Refused.Reason, message: v.Refused.Message, act: true, again: refusedAgain})
+	}
+	return v.fail(WhyLost, ending{reason: v1alpha1.ReasonVolumeLost, message: fmt.Sprintf("Worker %q vanished", v.name())})
+}
+
+// workerLost is the rule of an attempt of which nothing is left.
+func workerLost(v *view) (Decision, bool) {
+	if v.n == 0 || v.failed() != nil || (!v.recorded() && len(v.heldByName(v.n)) == 0) {
+		return Decision{}, false
+	}
+	return v.fail(WhyLost, ending{reason: v1alpha1.ReasonVolumeLost, message: fmt.Sprintf("Prime %q vanished", v.name())}), true
+}
+
+// primePending is the case of a prime that waits for its volume.
+func (v *view) primePending() Decision {
+	p := v.prime
+	if p.Spec.VolumeName == "" && v.waitsForConsumer() {
+		mine, wanted := p.Annotations[annSelectedNode], v.claim.Annotations[annSelectedNode]
+		if wanted != "" && mine != wanted {
+			e := ending{reason: v1alpha1.ReasonProvisioningFailed, message: fmt.Sprintf("The claim was given another node than prime %q", p.Name)}
+			if mine == "" {
+				e.message = fmt.Sprintf("No volume can be provisioned for node %q, so another node is chosen", wanted)
+				if v.PrimeProblem.Message != "" {
+					e.message += ": " + clean(v.PrimeProblem.Message)
+				}
+				e.node = wanted
+			}
+			return v.fail(WhyNodeGone, e)
+		}
+	}
+	if v.PrimeProblem.Reason != "" {
+		return v.say(WhyPrimePending, 10*recheck, report{
+			phase: v1alpha1.PhaseProvisioning, reason: v1alpha1.ReasonProvisioningFailed, event: warning,
+			message: fmt.Sprintf("No volume for the claim yet: %s", clean(v.PrimeProblem.Message)),
+		})
+	}
+	if wait := lasting - v.age(p.CreationTimestamp.Time); wait > 0 {
+		return Decision{RequeueAfter: max(wait, 100*time.Millisecond), Why: WhyPrimePending}
+	}
+	return v.say(WhyPrimePending, 10*recheck, report{
+		phase: v1alpha1.PhaseProvisioning, reason: v1alpha1.ReasonProvisioning,
+		message: fmt.Sprintf("Prime %q waits for its volume", p.Name),
+	})
+}

@@ -1,0 +1,303 @@
+package populate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/api/worker"
+)
+
+// unschedulablePatience is how long a worker may find no node before it is told.
+const unschedulablePatience = time.Minute
+
+// clean makes somebody else's text fit for a message of ours.
+func clean(text string) string { return worker.Clean(text) }
+
+// createWorker decides to record and create the worker of attempt n on the
+// volume of its prime; pv is nil where the worker's scheduling has to come
+// first.
+func (v *view) createWorker(pv *corev1.PersistentVolume) Decision {
+	if ob := v.obstacle(); ob != nil && ob.reason != v1alpha1.ReasonWaitingForConsumer {
+		if ob.reason == v1alpha1.ReasonNotGranted {
+			ob.reason = v1alpha1.ReasonGrantRevoked
+		}
+		return v.wait(WhyWaiting, ob)
+	}
+	if d, ok := v.nameTaken(); ok {
+		return d
+	}
+	if d, ok := v.refused(); ok {
+		return d
+	}
+	r := v.Rendered
+	switch {
+	case r == nil || r.Attempt != v.n:
+		return Decision{Need: NeedRender, Why: WhyCreateWorker}
+	case r.Reason != "" || r.Pod == nil:
+		e := ending{reason: r.Reason, message: clean(r.Message), permanent: true}
+		if e.reason == "" {
+			e.reason = v1alpha1.ReasonTemplateFailed
+		}
+		return v.fail(WhyTemplate, e)
+	}
+	step := CreateWorker{Record: v.record(pv), Worker: v.newWorker(pv)}
+	if len(r.Files) > 0 {
+		step.Files = v.newFiles()
+	}
+	return Decision{Step: step, Why: WhyCreateWorker}
+}
+
+// record is the status that says that a worker of attempt n may exist from now
+// on. While the API server refuses the worker, what is told stays what it was.
+func (v *view) record(pv *corev1.PersistentVolume) WriteStatus {
+	r := report{
+		phase: v1alpha1.PhasePopulating, reason: v1alpha1.ReasonPopulating,
+		message: fmt.Sprintf("Worker %q is being started", v.name()),
+	}
+	if v.Refused.Reason != "" && v.Refused.Reason == v.reason() {
+		r.phase, r.reason, r.message = v1alpha1.PhaseWaiting, v.Refused.Reason, v.Refused.Message
+	}
+	r.change = func(st *v1alpha1.PopulationStatus) {
+		st.Prime = &v1alpha1.TemporaryReference{Namespace: v.prime.Namespace, Name: v.prime.Name, UID: v.prime.UID}
+		st.VolumeName, st.VolumeUID = "", ""
+		if pv != nil {
+			st.VolumeName, st.VolumeUID = pv.Name, pv.UID
+		}
+		if st.StartedAt == nil {
+			st.StartedAt = v.time()
+		}
+	}
+	w, _ := v.write(r)
+	return w
+}
+
+// newWorker is the rendered Pod with its identity, its owner and its volumes.
+func (v *view) newWorker(pv *corev1.PersistentVolume) *corev1.Pod {
+	w := v.Rendered.Pod.DeepCopy()
+	w.Namespace, w.Name, w.GenerateName = v.namespace, v.name(), ""
+	w.OwnerReferences = ownedBy(v.claim)
+	if w.Labels == nil {
+		w.Labels = map[string]string{}
+	}
+	maps.Copy(w.Labels, labels(v.ClaimUID, v.n, v1alpha1.RoleWorker))
+	if w.Annotations == nil {
+		w.Annotations = map[string]string{}
+	}
+	w.Annotations[v1alpha1.AnnotationNonce] = v.pop.Spec.Nonce
+	w.Annotations[v1alpha1.AnnotationClaim] = v.Namespace + "/" + v.Name
+	w.Annotations[AnnotationPrimeUID] = string(v.prime.UID)
+	w.Annotations[AnnotationSourceGeneration] = strconv.FormatInt(v.Source.Generation, 10)
+	w.Annotations[AnnotationPopulatorGeneration] = strconv.FormatInt(v.Populator.Generation, 10)
+	if pv != nil {
+		w.Annotations[AnnotationReclaimPolicy] = string(pv.Spec.PersistentVolumeReclaimPolicy)
+	}
+
+	spec := &w.Spec
+	spec.RestartPolicy = corev1.RestartPolicyNever
+	spec.EnableServiceLinks = ptr.To(false)
+	spec.TerminationGracePeriodSeconds = ptr.To[int64](5)
+	spec.ActiveDeadlineSeconds = v.Populator.Spec.DeadlineSeconds
+	// Where the volume can be reached is written on the volume; what the waiting
+	// Pod tolerates, the worker must tolerate too, to get to the same node.
+	if v.waitsForConsumer() {
+		for i := range v.Consumers {
+			if v.Consumers[i].DeletionTimestamp == nil {
+				spec.Tolerations = addTolerations(spec.Tolerations, v.Consumers[i].Spec.Tolerations)
+				break
+			}
+		}
+	}
+	spec.Volumes = append(spec.Volumes, corev1.Volume{
+		Name: v1alpha1.TargetVolume,
+		VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: v.name()},
+		},
+	})
+	if len(v.Rendered.Files) > 0 {
+		spec.Volumes = append(spec.Volumes, corev1.Volume{
+			Name: v1alpha1.FilesVolume,
+			VolumeSource: corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: v.name()}},
+			},
+		})
+	}
+	return w
+}
+
+func addTolerations(to, more []corev1.Toleration) []corev1.Toleration {
+	for _, t := range more {
+		if !slices.ContainsFunc(to, func(have corev1.Toleration) bool { return have.MatchToleration(&t) }) {
+			to = append(to, t)
+		}
+	}
+	return to
+}
+
+// newFiles is the ConfigMap of the worker's files. The prime owns it, so that
+// it goes with the attempt whatever way the attempt ends.
+func (v *view) newFiles() *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: v.namespace, Name: v.name(),
+			Labels: labels(v.ClaimUID, v.n, v1alpha1.RoleWorker),
+			Annotations: map[string]string{
+				v1alpha1.AnnotationNonce: v.pop.Spec.Nonce,
+				v1alpha1.AnnotationClaim: v.Namespace + "/" + v.Name,
+			},
+			OwnerReferences: ownedBy(v.prime),
+		},
+		Immutable:  ptr.To(true),
+		BinaryData: v.Rendered.Files,
+	}
+}
+
+// workerStands is the rule of an attempt that has its worker.
+func workerStands(v *view) (Decision, bool) {
+	w := v.worker
+	if w == nil {
+		return Decision{}, false
+	}
+	record := v.status().Prime
+	switch {
+	case !v.recorded() || string(record.UID) != w.Annotations[AnnotationPrimeUID]:
+		return v.fail(WhyWorkerUntrusted, ending{reason: v1alpha1.ReasonWorkerFailed,
+			message: fmt.Sprintf("Worker %q was not made for the prime of this attempt", w.Name)}), true
+	case v.prime == nil || v.prime.UID != record.UID:
+		return v.fail(WhyLost, ending{reason: v1alpha1.ReasonVolumeLost, message: fmt.Sprintf("Prime %q vanished", v.name())}), true
+	}
+	if name, bound := boundTo(v.prime); bound && originOf(v.prime, v.volume(name)) == foreignVolume {
+		return v.fail(WhyPrimeForeign, v.boundToForeign(name)), true
+	}
+	p, end := progressOf(w)
+	switch p {
+	case pending:
+		return v.workerPending(), true
+	case running:
+		return v.workerRunning(), true
+	case succeeded:
+		return v.handOver(), true
+	case failed:
+	}
+	return v.fail(WhyAttemptEnded, v.workerEnding(end)), true
+}
+
+// workerPending tells why the worker does not start, if it takes long.
+func (v *view) workerPending() Decision {
+	w := v.worker
+	r := report{phase: v1alpha1.PhasePopulating, event: warning}
+	if c := podCondition(w, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+		if wait := unschedulablePatience - v.age(c.LastTransitionTime.Time); wait > 0 {
+			return Decision{RequeueAfter: wait, Why: WhyWorkerPending}
+		}
+		r.reason = v1alpha1.ReasonWorkerUnschedulable
+		r.message = fmt.Sprintf("No node for worker %q: %s", w.Name, clean(c.Message))
+		return v.say(WhyWorkerPending, 10*recheck, r)
+	}
+	if waiting := cannotStart(w); waiting != nil {
+		if v.Populator != nil && w.Annotations[AnnotationPopulatorGeneration] != strconv.FormatInt(v.Populator.Generation, 10) {
+			e := v.workerEnding(nil)
+			e.reason, e.message = v1alpha1.ReasonWorkerImageFailed, fmt.Sprintf("Worker %q cannot start and its populator has changed", w.Name)
+			return v.fail(WhyWorkerOutdated, e)
+		}
+		r.reason = v1alpha1.ReasonWorkerImageFailed
+		r.message = fmt.Sprintf("Worker %q cannot start: %s: %s", w.Name, waiting.Reason, clean(waiting.Message))
+		return v.say(WhyWorkerPending, 10*recheck, r)
+	}
+	if wait := lasting - v.age(w.CreationTimestamp.Time); wait > 0 {
+		return Decision{RequeueAfter: max(wait, 100*time.Millisecond), Why: WhyWorkerPending}
+	}
+	r.event, r.reason = "", v1alpha1.ReasonPopulating
+	r.message = fmt.Sprintf("Worker %q is being started", w.Name)
+	if v.WorkerProblem.Message != "" {
+		r.message = fmt.Sprintf("Worker %q has not started: %s", w.Name, clean(v.WorkerProblem.Message))
+	}
+	return v.say(WhyWorkerPending, 10*recheck, r)
+}
+
+// cannotStart is the state of a container that somebody must do something for.
+func cannotStart(w *corev1.Pod) *corev1.ContainerStateWaiting {
+	for _, list := range [][]corev1.ContainerStatus{w.Status.InitContainerStatuses, w.Status.ContainerStatuses} {
+		for i := range list {
+			waiting := list[i].State.Waiting
+			if waiting == nil {
+				continue
+			}
+			switch waiting.Reason {
+			case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
+				"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff":
+				return waiting
+			}
+		}
+	}
+	return nil
+}
+
+// workerRunning tells that the population has started, if it takes long enough
+// for anybody to ask.
+func (v *view) workerRunning() Decision {
+	w := v.worker
+	started := w.CreationTimestamp.Time
+	if c := workerStatus(w); c != nil && c.State.Running != nil {
+		started = c.State.Running.StartedAt.Time
+	}
+	if wait := lasting - v.age(started); wait > 0 {
+		return Decision{RequeueAfter: max(wait, 100*time.Millisecond), Why: WhyWorkerRunning}
+	}
+	what := "its source"
+	if s := v.status().Source; s != nil {
+		what = s.Summary
+	}
+	return v.say(WhyWorkerRunning, 0, report{
+		phase: v1alpha1.PhasePopulating, reason: v1alpha1.ReasonPopulationStarted, event: normal,
+		message: fmt.Sprintf("Worker %q on node %q fills the volume from %s", w.Name, w.Spec.NodeName, what),
+		change:  func(st *v1alpha1.PopulationStatus) { st.NodeName = w.Spec.NodeName },
+	})
+}
+
+// workerEnding is how a worker failed, by its own words where it left some.
+func (v *view) workerEnding(end *corev1.ContainerStateTerminated) ending {
+	w := v.worker
+	e := ending{reason: v1alpha1.ReasonWorkerFailed}
+	e.source, _ = strconv.ParseInt(w.Annotations[AnnotationSourceGeneration], 10, 64)       // 0 is "unknown"
+	e.populator, _ = strconv.ParseInt(w.Annotations[AnnotationPopulatorGeneration], 10, 64) // 0 is "unknown"
+	switch {
+	case w.DeletionTimestamp != nil:
+		e.message = fmt.Sprintf("Worker %q was deleted", w.Name)
+		return e
+	case w.Status.Reason == "DeadlineExceeded":
+		e.reason, e.message = v1alpha1.ReasonWorkerTimedOut, fmt.Sprintf("Worker %q ran longer than its deadline", w.Name)
+		return e
+	case end == nil || end.ExitCode == 0:
+		e.message = fmt.Sprintf("Worker %q was stopped: %s %s", w.Name, w.Status.Reason, clean(w.Status.Message))
+		if c := podCondition(w, corev1.DisruptionTarget); c != nil && w.Status.Reason == "" {
+			e.message = fmt.Sprintf("Worker %q was stopped: %s %s", w.Name, c.Reason, clean(c.Message))
+		}
+		return e
+	}
+	e.exitCode = ptr.To(end.ExitCode)
+	said, ok := worker.Parse([]byte(end.Message))
+	if ok {
+		if said.Reason != "" {
+			e.reason = said.Reason
+		}
+		e.permanent = said.Permanent
+		e.message = fmt.Sprintf("Worker %q: %s", w.Name, said.Message)
+		return e
+	}
+	e.message = fmt.Sprintf("Worker %q exited with code %d", w.Name, end.ExitCode)
+	if end.Reason != "" && end.Reason != "Error" {
+		e.message += " (" + end.Reason + ")"
+	}
+	if text := clean(end.Message); text != "" {
+		e.message += ": " + text
+	}
+	return e
+}
