@@ -80,16 +80,50 @@ func Format(ctx context.Context, l Loop, kind FSKind) error {
 	return fmt.Errorf("format %s: file system %q is not supported", l.Path, kind)
 }
 
+// ErrOnlyUnmounted is returned by Grow where this process may not grow the file
+// system while it is mounted: ext4 asks for CAP_SYS_RESOURCE, which containers
+// and some virtual machines withhold. It can be grown before the next mount.
+var ErrOnlyUnmounted = errors.New("growing a mounted ext4 needs CAP_SYS_RESOURCE, which this process lacks; it grows when the volume is staged anew")
+
 // Grow makes a mounted file system as large as its device. It may be repeated.
 func Grow(ctx context.Context, l Loop, mountPoint string, kind FSKind) error {
 	switch kind {
 	case Ext4:
+		if !capable(unix.CAP_SYS_RESOURCE) {
+			return ErrOnlyUnmounted
+		}
 		return run(ctx, "resize2fs", "e2fsprogs", l.Path)
 	case XFS:
 		return run(ctx, "xfs_growfs", "xfsprogs", mountPoint)
 	case Unformatted:
 	}
 	return fmt.Errorf("grow file system at %q: kind %q is not supported", mountPoint, kind)
+}
+
+// GrowUnmounted makes a file system as large as its device where that kind can
+// grow without being mounted. grown is false for a kind that has to be mounted.
+func GrowUnmounted(ctx context.Context, l Loop, kind FSKind) (grown bool, err error) {
+	if kind != Ext4 {
+		return false, nil
+	}
+	// resize2fs insists on a check, and an image copied while it was in use has
+	// a journal to replay. Status 1 says that something was put right.
+	var exit *exec.ExitError
+	err = run(ctx, "e2fsck", "e2fsprogs", "-f", "-p", l.Path)
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
+		return false, err
+	}
+	return true, run(ctx, "resize2fs", "e2fsprogs", l.Path)
+}
+
+// capable says whether this process has the capability.
+func capable(capability uint) bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return false
+	}
+	return data[capability/32].Effective&(1<<(capability%32)) != 0
 }
 
 // run runs a program of a Debian package.

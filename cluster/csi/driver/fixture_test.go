@@ -76,7 +76,8 @@ func start(t *testing.T, nodes ...topology.Node) *fixture {
 // serve runs one process of the driver and connects to it.
 func (f *fixture) serve(t *testing.T, mode driver.Mode, n topology.Node, socket string) *grpc.ClientConn {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	// Outlives the context of the test, which ends before its clean-up.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	d, err := driver.New(ctx, driver.Config{Mode: mode, StateDir: f.store.Dir(), Node: n, Version: "test", Now: f.clock.Now})
 	if err != nil {
 		cancel()

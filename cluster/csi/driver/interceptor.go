@@ -169,7 +169,7 @@ func asStatus(err error) error {
 		code = codes.Aborted
 	case errors.Is(err, topology.ErrNoPlace):
 		code = codes.ResourceExhausted
-	case errors.Is(err, disk.ErrForeignData):
+	case errors.Is(err, disk.ErrForeignData), errors.Is(err, disk.ErrOnlyUnmounted):
 		code = codes.FailedPrecondition
 	case errors.Is(err, context.DeadlineExceeded):
 		code = codes.DeadlineExceeded

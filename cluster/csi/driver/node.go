@@ -130,6 +130,9 @@ func (n *node) stageMount(ctx context.Context, v state.Volume, path string, how 
 	if err := n.format(ctx, &v, d.Loop, kind); err != nil {
 		return err
 	}
+	if err := n.growUnmounted(ctx, &v, d.Loop, kind); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(path, 0o750); err != nil {
 		return fmt.Errorf("make staging folder: %w", err)
 	}
@@ -137,12 +140,36 @@ func (n *node) stageMount(ctx context.Context, v state.Volume, path string, how 
 		return err
 	}
 	if v.Content.FileSystemSize < v.Size {
-		if err := disk.Grow(ctx, d.Loop, path, kind); err != nil {
+		switch err := disk.Grow(ctx, d.Loop, path, kind); {
+		case err == nil:
+			v.Content.FileSystemSize = v.Size
+		case !errors.Is(err, disk.ErrOnlyUnmounted):
 			return errors.Join(err, disk.Unmount(path))
 		}
-		v.Content.FileSystemSize = v.Size
 	}
 	return n.putStaging(v, state.Staging{Path: path})
+}
+
+// growUnmounted makes the file system as large as the volume before it is
+// mounted, unless another node has it mounted.
+func (n *node) growUnmounted(ctx context.Context, v *state.Volume, l disk.Loop, kind disk.FSKind) error {
+	if v.Content.FileSystemSize >= v.Size {
+		return nil
+	}
+	mounts, err := disk.MountsOf(l.Dev())
+	if err != nil || len(mounts) > 0 {
+		return err
+	}
+	for other := range v.Staged {
+		if other != n.self.ID {
+			return nil // mounted there, perhaps in another mount namespace
+		}
+	}
+	grown, err := disk.GrowUnmounted(ctx, l, kind)
+	if grown && err == nil {
+		v.Content.FileSystemSize = v.Size
+	}
+	return err
 }
 
 // format makes sure that there is a file system of the kind on the device. A

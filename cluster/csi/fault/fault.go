@@ -5,6 +5,7 @@
 package fault
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -160,7 +161,9 @@ func (s Set) List() ([]Fault, error) {
 		return nil, fmt.Errorf("read faults: %w", err)
 	}
 	var faults []Fault
-	if err := json.Unmarshal(data, &faults); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields() // a misspelt condition would strike every call
+	if err := decoder.Decode(&faults); err != nil {
 		return nil, fmt.Errorf("decode %s: %w", FileName, err)
 	}
 	for _, f := range faults {

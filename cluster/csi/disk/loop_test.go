@@ -1,0 +1,196 @@
+package disk
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func requireLoop(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root: attaches loop devices and mounts file systems")
+	}
+	if _, err := os.Stat(loopControl); err != nil {
+		t.Skip("needs loop devices")
+	}
+}
+
+func image(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, name)
+	if err := Create(path, 16<<20); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := Release(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return path
+}
+
+// eventually waits for what the kernel does in its own time.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.After(5 * time.Second)
+	for !condition() {
+		select {
+		case <-deadline:
+			t.Fatalf("not in 5 s: %s", what)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func attached(t *testing.T, img string) bool {
+	t.Helper()
+	_, ok, err := Find(img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok
+}
+
+func TestDeviceGoesWithItsMount(t *testing.T) {
+	requireLoop(t)
+	img := image(t, "vol-autoclear.img")
+	at := t.TempDir()
+	d, err := Attach(img, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Format(t.Context(), d.Loop, Ext4); err != nil {
+		t.Fatal(err)
+	}
+	if err := Mount(d.Loop, at, Ext4, nil); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Attach(img, true)
+	if err != nil || again.Path != d.Path {
+		t.Fatalf("want an image to have one device: %v, %v", again, err)
+	}
+	for _, d := range []*Device{again, d} {
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !attached(t, img) {
+		t.Fatal("want the device to stay while it is mounted")
+	}
+	if kind, err := Probe(img); err != nil || kind != Ext4 {
+		t.Errorf("want ext4, got %q, %v", kind, err)
+	}
+	for range 2 {
+		if err := Unmount(at); err != nil {
+			t.Fatalf("unmount may be repeated: %v", err)
+		}
+	}
+	eventually(t, "the device goes with its mount", func() bool { return !attached(t, img) })
+}
+
+func TestDeviceStaysUntilDetached(t *testing.T) {
+	requireLoop(t)
+	img := image(t, "vol-block.img")
+	d, err := Attach(img, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !attached(t, img) {
+		t.Fatal("want the device to stay though nobody has it open")
+	}
+	for range 2 {
+		if err := Detach(img); err != nil {
+			t.Fatalf("detach may be repeated: %v", err)
+		}
+	}
+	eventually(t, "the device is freed", func() bool { return !attached(t, img) })
+}
+
+// TestReleaseAfterCrash leaves everything that a killed cluster leaves: mounts,
+// a bound device node, a device on the device as the kubelet makes, and an image
+// that is gone.
+func TestReleaseAfterCrash(t *testing.T) {
+	requireLoop(t)
+	img := image(t, "vol-left.img")
+	dir := filepath.Dir(img)
+	block := filepath.Join(dir, "gone.img")
+	if err := Create(block, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	d, err := Attach(img, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Format(t.Context(), d.Loop, Ext4); err != nil {
+		t.Fatal(err)
+	}
+	at, pod := t.TempDir(), t.TempDir()
+	if err := Mount(d.Loop, at, Ext4, []string{"noatime"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Bind(at, pod, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := onDirectory(at, fiFreeze); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := Attach(block, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := filepath.Join(t.TempDir(), "pods", "device")
+	if err := MakeFile(node); err != nil {
+		t.Fatal(err)
+	}
+	if err := Bind(raw.Path, node, false); err != nil {
+		t.Fatal(err)
+	}
+	if binds, err := BindsOf(raw.Loop); err != nil || len(binds) != 1 || binds[0].Path != node {
+		t.Errorf("want the device bound to %q alone, got %v, %v", node, binds, err)
+	}
+	above, err := Attach(node, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []*Device{d, raw, above} {
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(block); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := Release(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{at, pod, node} {
+		if _, mounted, err := MountedAt(path); err != nil || mounted {
+			t.Errorf("%q: want unmounted, got %t, %v", path, mounted, err)
+		}
+	}
+	eventually(t, "no device is left", func() bool {
+		loops, err := Loops()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range loops {
+			if l.under(dir) || l.Backing == node {
+				return false
+			}
+		}
+		return true
+	})
+	if err := Release(filepath.Join(dir, "never-there")); err != nil {
+		t.Errorf("want nothing to release where nothing is, got %v", err)
+	}
+}
