@@ -1,0 +1,98 @@
+// Command sluice-manager runs Sluice's controllers and admission webhooks.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/sluice-dev/sluice/internal/controller/population"
+	"github.com/sluice-dev/sluice/internal/manager"
+)
+
+// setups is everything that runs in the manager.
+var setups = []manager.Setup{
+	population.Setup,
+}
+
+func main() {
+	if err := command().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+		fmt.Fprintln(os.Stderr, "sluice-manager:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	o := manager.Options{
+		Namespace:      os.Getenv("POD_NAMESPACE"),
+		LeaderElection: true,
+		LeaseDuration:  12 * time.Second,
+		QPS:            -1,
+		Burst:          100,
+		MetricsAddress: ":8080",
+		HealthAddress:  ":8081",
+		Workers:        16,
+		GracePeriod:    20 * time.Second,
+	}
+	if o.Namespace == "" {
+		o.Namespace = "sluice-system"
+	}
+	format, verbosity := "json", 0
+	cmd := &cobra.Command{
+		Use:           "sluice-manager",
+		Short:         "Fill volumes from any data source, and keep them reachable",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			logger, err := newLogger(format, verbosity)
+			if err != nil {
+				return err
+			}
+			ctrl.SetLogger(logger)
+			klog.SetLogger(logger)
+			cfg, err := ctrl.GetConfig()
+			if err != nil {
+				return fmt.Errorf("find the cluster: %w", err)
+			}
+			mgr, err := manager.New(cmd.Context(), cfg, o, setups...)
+			if err != nil {
+				return err
+			}
+			return mgr.Start(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.AddGoFlag(flag.Lookup("kubeconfig"))
+	f.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the manager itself")
+	f.BoolVar(&o.LeaderElection, "leader-elect", o.LeaderElection, "let one replica lead; needed with more than one")
+	f.DurationVar(&o.LeaseDuration, "lease-duration", o.LeaseDuration, "how long a dead leader's lease holds up the others")
+	f.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "requests per second to the API server; negative: no limit but the server's own priority and fairness")
+	f.IntVar(&o.Burst, "kube-api-burst", o.Burst, "requests at once beyond --kube-api-qps")
+	f.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, `where to serve metrics; "0" serves none`)
+	f.StringVar(&o.HealthAddress, "health-address", o.HealthAddress, `where to serve /healthz and /readyz; "0" serves none`)
+	f.IntVar(&o.Workers, "workers", o.Workers, "claims worked on at the same time")
+	f.DurationVar(&o.GracePeriod, "grace-period", o.GracePeriod, "how long running work may take to end when the manager is stopped")
+	f.StringVar(&format, "log-format", format, "json or text")
+	f.IntVarP(&verbosity, "verbosity", "v", verbosity, "0: changes of state, 1: every step")
+	return cmd
+}
+
+// newLogger returns a logger to standard error.
+func newLogger(format string, verbosity int) (logr.Logger, error) {
+	options := &slog.HandlerOptions{Level: slog.Level(-verbosity)}
+	switch format {
+	case "json":
+		return logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, options)), nil
+	case "text":
+		return logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, options)), nil
+	}
+	return logr.Logger{}, fmt.Errorf("log format %q: want json or text", format)
+}

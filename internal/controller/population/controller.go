@@ -1,0 +1,184 @@
+// Package population runs the population engine: one reconcile of one claim
+// observes, lets the planner decide, and takes its steps one after another.
+package population
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/sluice-dev/sluice/internal/apply"
+	"github.com/sluice-dev/sluice/internal/observe"
+	"github.com/sluice-dev/sluice/internal/plan/populate"
+)
+
+// maxSteps bounds one reconcile. A whole population takes fewer; what is left
+// is done by the next reconcile.
+const maxSteps = 16
+
+// An Observer makes observations of one claim.
+type Observer interface {
+	// Observe reads caches. It says pending when something is still loading.
+	Observe(ctx context.Context, key observe.Key) (o populate.Observed, pending bool, err error)
+	// Deepen reads more for the same observation.
+	Deepen(ctx context.Context, o populate.Observed, need populate.Need) (populate.Observed, error)
+}
+
+// An Applier takes steps.
+type Applier interface {
+	Apply(ctx context.Context, step populate.Step) (apply.Outcome, error)
+}
+
+// A Teller tells events on claims.
+type Teller interface {
+	Tell(claim *corev1.PersistentVolumeClaim, e populate.Event)
+}
+
+// Controller reconciles claims by key.
+type Controller struct {
+	observer Observer
+	applier  Applier
+	teller   Teller
+	memory   *observe.Memory
+	next     func(populate.Observed) populate.Decision
+	now      func() time.Time
+}
+
+// New returns a Controller that decides with populate.Next.
+func New(observer Observer, applier Applier, teller Teller, memory *observe.Memory, now func() time.Time) *Controller {
+	return &Controller{observer: observer, applier: applier, teller: teller, memory: memory, next: populate.Next, now: now}
+}
+
+// Reconcile brings one claim as far as it can be brought now.
+func (c *Controller) Reconcile(ctx context.Context, key observe.Key) (ctrl.Result, error) {
+	o, pending, err := c.observer.Observe(ctx, key)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("observe claim %q: %w", key, err)
+	}
+	if pending {
+		return ctrl.Result{}, nil // whoever loads it wakes the claim
+	}
+	for range maxSteps {
+		var d populate.Decision
+		if o, d, err = c.decide(ctx, o); err != nil {
+			return ctrl.Result{}, err
+		}
+		if d.Step == nil {
+			c.rest(o, d)
+			return ctrl.Result{RequeueAfter: d.RequeueAfter}, nil
+		}
+		out, err := c.applier.Apply(ctx, d.Step)
+		o = c.take(o, d, out)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if out.Stale {
+			return ctrl.Result{RequeueAfter: c.memory.Stale(key.UID)}, nil
+		}
+		if out.Refused == nil {
+			c.done(ctx, o, d)
+		} else {
+			ctrl.LoggerFrom(ctx).Info("write refused", "why", d.Why, "reason", out.Refused.Reason, "message", out.Refused.Message)
+		}
+	}
+	return ctrl.Result{RequeueAfter: time.Second}, nil
+}
+
+// decide asks the planner, and deepens the observation for as long as it asks.
+func (c *Controller) decide(ctx context.Context, o populate.Observed) (populate.Observed, populate.Decision, error) {
+	var asked populate.Need
+	for {
+		d := c.next(o)
+		if d.Need == 0 {
+			return o, d, nil
+		}
+		if d.Need&^asked == 0 {
+			return o, d, errors.New("the planner asked for the same depth twice: " + d.Why)
+		}
+		asked |= d.Need
+		deeper, err := c.observer.Deepen(ctx, o, d.Need)
+		if err != nil {
+			return o, d, fmt.Errorf("observe claim %q more closely: %w", o.Namespace+"/"+o.Name, err)
+		}
+		o = deeper
+	}
+}
+
+// take puts what a step brought about into the observation, so that the next
+// step is decided on it, and into the memory, so that a reconcile that runs
+// before the caches have it does not repeat the step.
+func (c *Controller) take(o populate.Observed, d populate.Decision, out apply.Outcome) populate.Observed {
+	o.Now = c.now()
+	for _, written := range out.Objects {
+		c.memory.Wrote(o.ClaimUID, written)
+		o = observe.With(o, written)
+	}
+	if out.Deleted != "" {
+		c.memory.Deleted(o.ClaimUID, out.Deleted)
+		o = observe.Without(o, out.Deleted, o.Now)
+	}
+	switch {
+	case out.Refused != nil:
+		refused := *out.Refused
+		refused.At = o.Now
+		c.memory.Refused(o.ClaimUID, refused)
+		o.Refused = refused
+	case !out.Stale && !tells(d.Step):
+		c.memory.Accepted(o.ClaimUID)
+		o.Refused = populate.Refusal{}
+	}
+	return o
+}
+
+// tells says that a step only writes down where the claim is; that it was
+// accepted says nothing about what was refused before.
+func tells(s populate.Step) bool {
+	_, ok := s.(populate.WriteStatus)
+	return ok
+}
+
+// done logs, counts and tells a step that was taken.
+func (c *Controller) done(ctx context.Context, o populate.Observed, d populate.Decision) {
+	log := ctrl.LoggerFrom(ctx)
+	level := log.V(1)
+	if _, ok := d.Step.(populate.WriteStatus); !ok {
+		level = log
+	}
+	level.Info("step taken", append([]any{"step", stepName(d.Step), "why", d.Why}, about(d.Step)...)...)
+	if w, ok := d.Step.(populate.WriteStatus); ok {
+		count(w.Status)
+	}
+	if d.Event != nil && o.Claim != nil && o.Claim.UID == o.ClaimUID {
+		c.teller.Tell(o.Claim, *d.Event)
+	}
+}
+
+// rest is the end of a reconcile: nothing to write. A claim that needs nothing
+// more is forgotten.
+func (c *Controller) rest(o populate.Observed, d populate.Decision) {
+	c.memory.Rested(o.ClaimUID)
+	settled := o.Claim == nil || o.Claim.UID != o.ClaimUID || observe.Settled(o.Claim)
+	if settled && len(o.Primes) == 0 && len(o.Workers) == 0 && d.RequeueAfter == 0 {
+		c.memory.Forget(o.ClaimUID)
+	}
+}
+
+// LogConstructor returns loggers that name the claim of a reconcile.
+func LogConstructor(base logr.Logger) func(*observe.Key) logr.Logger {
+	return func(key *observe.Key) logr.Logger {
+		if key == nil {
+			return base
+		}
+		return base.WithValues("claim", types.NamespacedName{Namespace: key.Namespace, Name: key.Name}.String(), "uid", string(key.UID))
+	}
+}
+
+var _ Observer = (*observe.Observer)(nil)
+
+var _ Applier = (*apply.Applier)(nil)

@@ -1,0 +1,200 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/plan/populate"
+)
+
+// Deepen makes the same observation in more depth.
+func (ob *Observer) Deepen(ctx context.Context, o populate.Observed, need populate.Need) (populate.Observed, error) {
+	var err error
+	if need&populate.NeedLive != 0 {
+		if o, err = ob.live(ctx, o); err != nil {
+			return o, err
+		}
+	}
+	if need&populate.NeedRender != 0 {
+		if o, err = ob.render(ctx, o); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// live reads from the API server, by name, everything that is in the
+// observation or could be. All reads go out at once: this is on the way
+// between a worker's success and the claim's binding.
+func (ob *Observer) live(ctx context.Context, o populate.Observed) (populate.Observed, error) {
+	key := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+	var reads reads
+	claim := later(ctx, &reads, ob.Live, key, &corev1.PersistentVolumeClaim{})
+	population := later(ctx, &reads, ob.Live, key, &v1alpha1.Population{})
+
+	var primes []*one[*corev1.PersistentVolumeClaim]
+	for _, k := range temporaryKeys(&o, pointers(o.Primes)) {
+		primes = append(primes, later(ctx, &reads, ob.Live, k, &corev1.PersistentVolumeClaim{}))
+	}
+	var workers []*one[*corev1.Pod]
+	for _, k := range temporaryKeys(&o, pointers(o.Workers)) {
+		workers = append(workers, later(ctx, &reads, ob.Live, k, &corev1.Pod{}))
+	}
+	asked := map[string]bool{}
+	var volumes []*one[*corev1.PersistentVolume]
+	ask := func(names []string) {
+		for _, name := range names {
+			if !asked[name] {
+				asked[name] = true
+				volumes = append(volumes, later(ctx, &reads, ob.Live, types.NamespacedName{Name: name}, &corev1.PersistentVolume{}))
+			}
+		}
+	}
+	for i := range o.Volumes {
+		ask([]string{o.Volumes[i].Name})
+	}
+	if err := reads.wait(); err != nil {
+		return o, err
+	}
+
+	o.Claim, o.Population = claim.object, population.object
+	o.Primes, o.Workers = found[corev1.PersistentVolumeClaim](primes), found[corev1.Pod](workers)
+	// The live objects may name volumes that the caches did not.
+	ask(volumeNames(&o))
+	if err := reads.wait(); err != nil {
+		return o, err
+	}
+	o.Volumes = found[corev1.PersistentVolume](volumes)
+	o.Live = true
+	o.Now = ob.Now()
+	return o, nil
+}
+
+// render fetches the source whole and renders the worker from it.
+func (ob *Observer) render(ctx context.Context, o populate.Observed) (populate.Observed, error) {
+	r := populate.Rendered{}
+	if o.Population != nil {
+		r.Attempt = o.Population.Spec.Attempt
+	}
+	o.Rendered = &r
+	if o.Claim == nil || o.Populator == nil {
+		r.Reason, r.Message = v1alpha1.ReasonTemplateFailed, "The claim or its Populator is gone"
+		return o, nil
+	}
+	ref, ok := SourceOf(o.Claim)
+	if !ok {
+		r.Reason, r.Message = v1alpha1.ReasonTemplateFailed, "The claim has no source of a populated kind"
+		return o, nil
+	}
+	source, err := ob.Kinds.Fetch(ctx, ref.Kind, ref.Namespace, ref.Name)
+	if err != nil {
+		if err := unreadable(err, &o.Source); err != nil {
+			return o, err
+		}
+		r.Reason, r.Message = v1alpha1.ReasonSourceNotFound, "The source went away while the worker was being made"
+		if o.Source.State == populate.SourceKindNotReadable {
+			r.Reason, r.Message = v1alpha1.ReasonSourceKindNotReadable, o.Source.Detail
+		}
+		return o, nil
+	}
+	o.Source.UID, o.Source.Generation = source.GetUID(), source.GetGeneration()
+	o.Rendered = ob.Templates.Render(o.Populator, source, o.Claim, primeVolume(&o), r.Attempt)
+	return o, nil
+}
+
+// primeVolume is the volume of the running attempt's prime, if it has one.
+func primeVolume(o *populate.Observed) *corev1.PersistentVolume {
+	if o.Population == nil {
+		return nil
+	}
+	name := populate.TemporaryName(o.ClaimUID, o.Population.Spec.Attempt)
+	for i := range o.Primes {
+		if o.Primes[i].Name != name {
+			continue
+		}
+		for j := range o.Volumes {
+			if o.Volumes[j].Name == o.Primes[i].Spec.VolumeName {
+				return &o.Volumes[j]
+			}
+		}
+	}
+	return nil
+}
+
+// temporaryKeys are the keys of the temporaries that were seen, and of the
+// running attempt's in the claim's namespace.
+func temporaryKeys(o *populate.Observed, seen []client.Object) []types.NamespacedName {
+	var keys []types.NamespacedName
+	for _, s := range seen {
+		keys = append(keys, client.ObjectKeyFromObject(s))
+	}
+	if o.Population != nil && o.Population.Spec.ClaimUID == o.ClaimUID && o.Population.Spec.Attempt > 0 {
+		if name := populate.TemporaryName(o.ClaimUID, o.Population.Spec.Attempt); !hasName(seen, o.Namespace, name) {
+			keys = append(keys, types.NamespacedName{Namespace: o.Namespace, Name: name})
+		}
+	}
+	return keys
+}
+
+// reads are reads that run at the same time.
+type reads struct {
+	wg   sync.WaitGroup
+	mu   sync.Mutex
+	errs []error
+}
+
+// wait waits for all reads so far.
+func (r *reads) wait() error {
+	r.wg.Wait()
+	return errors.Join(r.errs...)
+}
+
+// one is the result of one read, once its reads have been waited for; object
+// is nil if there is none.
+type one[T client.Object] struct{ object T }
+
+func later[T client.Object](ctx context.Context, r *reads, from client.Reader, key types.NamespacedName, into T) *one[T] {
+	out := &one[T]{}
+	r.wg.Go(func() {
+		object, err := get(ctx, from, key, into)
+		if err != nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.errs = append(r.errs, err)
+			return
+		}
+		out.object = object
+	})
+	return out
+}
+
+// found are the objects of the reads that found one.
+func found[V any, T interface {
+	*V
+	client.Object
+}](from []*one[T]) []V {
+	var out []V
+	for _, f := range from {
+		if f.object != nil {
+			out = append(out, *f.object)
+		}
+	}
+	return out
+}
+
+func pointers[V any, T interface {
+	*V
+	client.Object
+}](values []V) []client.Object {
+	out := make([]client.Object, 0, len(values))
+	for i := range values {
+		out = append(out, T(&values[i]))
+	}
+	return out
+}

@@ -1,0 +1,92 @@
+package observe
+
+import (
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/plan/populate"
+	"github.com/sluice-dev/sluice/internal/template"
+)
+
+// Programs is Templates by package template, with every Populator compiled
+// once per generation. The zero value is ready for use.
+type Programs struct {
+	mu       sync.Mutex
+	compiled map[types.UID]compiled
+}
+
+type compiled struct {
+	generation int64
+	program    *template.Program
+	// problem is why there is no program.
+	problem string
+}
+
+var _ Templates = (*Programs)(nil)
+
+// program returns the compiled Populator. One that does not compile was not
+// accepted, unless this manager is newer than the one that accepted it.
+func (p *Programs) program(populator *v1alpha1.Populator) compiled {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c, ok := p.compiled[populator.UID]; ok && c.generation == populator.Generation {
+		return c
+	}
+	c := compiled{generation: populator.Generation}
+	program, errs := template.Compile(&populator.Spec, nil)
+	if c.program = program; len(errs) > 0 {
+		c.problem = errs.ToAggregate().Error()
+	}
+	if p.compiled == nil {
+		p.compiled = map[types.UID]compiled{}
+	}
+	p.compiled[populator.UID] = c
+	return c
+}
+
+// Forget drops the program of a Populator that is gone.
+func (p *Programs) Forget(populator types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.compiled, populator)
+}
+
+// Validate implements Templates.
+func (p *Programs) Validate(populator *v1alpha1.Populator, source *unstructured.Unstructured, claim *corev1.PersistentVolumeClaim) (reason, message string) {
+	c := p.program(populator)
+	if c.program == nil {
+		return v1alpha1.ReasonTemplateInvalid, c.problem
+	}
+	message, valid, err := c.program.Validate(source.Object, claim)
+	switch {
+	case err != nil:
+		return v1alpha1.ReasonTemplateFailed, err.Error()
+	case !valid:
+		return v1alpha1.ReasonInvalidSource, message
+	}
+	return "", ""
+}
+
+// Render implements Templates.
+func (p *Programs) Render(populator *v1alpha1.Populator, source *unstructured.Unstructured, claim *corev1.PersistentVolumeClaim,
+	volume *corev1.PersistentVolume, attempt int32,
+) *populate.Rendered {
+	c := p.program(populator)
+	if c.program == nil {
+		return &populate.Rendered{Attempt: attempt, Reason: v1alpha1.ReasonTemplateInvalid, Message: c.problem}
+	}
+	in := template.Input{Source: source.Object, Claim: claim}
+	if claim.Spec.VolumeMode != nil {
+		in.Volume.Mode = *claim.Spec.VolumeMode
+	}
+	if volume != nil {
+		in.Volume.Name = volume.Name
+		in.Volume.Capacity = volume.Spec.Capacity[corev1.ResourceStorage]
+	}
+	r := c.program.Render(in)
+	return &populate.Rendered{Attempt: attempt, Pod: r.Pod, Files: r.Files, Reason: r.Reason, Message: r.Message}
+}
