@@ -35,6 +35,13 @@ func image(t *testing.T, name string) string {
 	return path
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // eventually waits for what the kernel does in its own time.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
@@ -123,56 +130,30 @@ func TestReleaseAfterCrash(t *testing.T) {
 	img := image(t, "vol-left.img")
 	dir := filepath.Dir(img)
 	block := filepath.Join(dir, "gone.img")
-	if err := Create(block, 1<<20); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Create(block, 1<<20))
 	d, err := Attach(img, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Format(t.Context(), d.Loop, Ext4); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, Format(t.Context(), d.Loop, Ext4))
 	at, pod := t.TempDir(), t.TempDir()
-	if err := Mount(d.Loop, at, Ext4, []string{"noatime"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := Bind(at, pod, true); err != nil {
-		t.Fatal(err)
-	}
-	if err := onDirectory(at, fiFreeze); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Mount(d.Loop, at, Ext4, []string{"noatime"}))
+	must(t, Bind(at, pod, true))
+	must(t, onDirectory(at, fiFreeze))
 	raw, err := Attach(block, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	node := filepath.Join(t.TempDir(), "pods", "device")
-	if err := MakeFile(node); err != nil {
-		t.Fatal(err)
-	}
-	if err := Bind(raw.Path, node, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, MakeFile(node))
+	must(t, Bind(raw.Path, node, false))
 	if binds, err := BindsOf(raw.Loop); err != nil || len(binds) != 1 || binds[0].Path != node {
 		t.Errorf("want the device bound to %q alone, got %v, %v", node, binds, err)
 	}
 	above, err := Attach(node, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, d := range []*Device{d, raw, above} {
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Close())
 	}
-	if err := os.Remove(block); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(block))
 
-	if err := Release(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Release(dir))
 	for _, path := range []string{at, pod, node} {
 		if _, mounted, err := MountedAt(path); err != nil || mounted {
 			t.Errorf("%q: want unmounted, got %t, %v", path, mounted, err)

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -148,20 +149,12 @@ func (c *controller) GetCapacity(_ context.Context, req *csi.GetCapacityRequest)
 	if err != nil {
 		return nil, invalid("%s", err)
 	}
-	if len(req.GetVolumeCapabilities()) > 0 {
-		if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
-			return &csi.GetCapacityResponse{}, nil
-		}
+	nodes, err := c.store.Nodes()
+	if err != nil {
+		return nil, err
 	}
-	if segments := req.GetAccessibleTopology().GetSegments(); len(segments) > 0 {
-		nodes, err := c.store.Nodes()
-		if err != nil {
-			return nil, err
-		}
-		home, err := topology.Choose(wish, []map[string]string{segments}, nodes)
-		if err != nil || !reached(home, nodes) {
-			return &csi.GetCapacityResponse{}, nil
-		}
+	if !capabilitiesServed(req.GetVolumeCapabilities()) || !placeable(wish, req.GetAccessibleTopology().GetSegments(), nodes) {
+		return &csi.GetCapacityResponse{}, nil
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(c.store.Dir(), &fs); err != nil {
@@ -170,13 +163,18 @@ func (c *controller) GetCapacity(_ context.Context, req *csi.GetCapacityRequest)
 	return &csi.GetCapacityResponse{AvailableCapacity: int64(fs.Bavail) * fs.Bsize}, nil
 }
 
-func reached(l topology.Location, nodes []topology.Node) bool {
-	for _, n := range nodes {
-		if l.ReachedBy(n) {
-			return true
-		}
+func capabilitiesServed(caps []*csi.VolumeCapability) bool {
+	return len(caps) == 0 || checkCapabilities(caps) == nil
+}
+
+// placeable says whether a volume can be made in the segments, or anywhere
+// without any, and reached from some node.
+func placeable(wish topology.Location, segments map[string]string, nodes []topology.Node) bool {
+	if len(segments) == 0 {
+		return true
 	}
-	return false
+	home, err := topology.Choose(wish, []map[string]string{segments}, nodes)
+	return err == nil && slices.ContainsFunc(nodes, home.ReachedBy)
 }
 
 func (c *controller) volumesNow() ([]state.Volume, error) {

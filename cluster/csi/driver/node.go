@@ -183,14 +183,14 @@ func (n *node) format(ctx context.Context, v *state.Volume, l disk.Loop, kind di
 			return err
 		}
 	}
-	switch found {
-	case disk.Unformatted:
+	if found == disk.Unformatted {
 		if err := disk.Format(ctx, l, kind); err != nil {
 			return err
 		}
 		v.Content = state.Content{Used: true, FileSystem: string(kind), FileSystemSize: v.Size}
 		return n.store.PutVolume(*v)
-	case kind:
+	}
+	if found == kind {
 		v.Content.FileSystem = string(kind)
 		return nil
 	}

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -111,13 +112,11 @@ func checkCapability(c *csi.VolumeCapability) error {
 
 // exclusive says whether the mode allows the volume on one node only.
 func exclusive(mode csi.VolumeCapability_AccessMode_Mode) bool {
-	switch mode {
-	case csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
+	return !slices.Contains([]csi.VolumeCapability_AccessMode_Mode{
+		csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
 		csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER,
-		csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
-		return false
-	}
-	return true
+		csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER,
+	}, mode)
 }
 
 // offersOf lists the topologies of a request, the preferred ones first.

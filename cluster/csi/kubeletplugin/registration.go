@@ -5,6 +5,7 @@ package kubeletplugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -83,6 +84,5 @@ func (r *Registration) Serve(ctx context.Context, l net.Listener) error {
 	hard := time.AfterFunc(stopGrace, server.Stop)
 	defer hard.Stop()
 	server.GracefulStop()
-	<-served
-	return verdict
+	return errors.Join(verdict, <-served)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +21,7 @@ var ErrBusy = errors.New("another operation on the object is going on")
 const lockPoll = 10 * time.Millisecond
 
 // Lock takes the lock of an object, whichever process of the driver asks, and
-// returns what releases it. A process that dies releases its locks.
+// returns what releases it, once. A process that dies releases its locks.
 func (s *Store) Lock(ctx context.Context, id string) (unlock func(), err error) {
 	if !validID.MatchString(id) {
 		return nil, fmt.Errorf("lock %q: %w", id, ErrNotFound)
@@ -32,12 +33,12 @@ func (s *Store) Lock(ctx context.Context, id string) (unlock func(), err error) 
 			return nil, fmt.Errorf("lock %q: %w", id, err)
 		}
 		if held {
-			return func() {
+			return sync.OnceFunc(func() {
 				// Removed before released: who waits on this inode sees
 				// that it is no longer the one at the path.
 				_ = os.Remove(path)
 				_ = f.Close()
-			}, nil
+			}), nil
 		}
 		select {
 		case <-ctx.Done():
