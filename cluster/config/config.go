@@ -15,7 +15,11 @@ import (
 )
 
 // Kubernetes is the version of the API server, controllers and kubelets.
-const Kubernetes = "v1.37.2"
+const (
+	Kubernetes      = "v1.37.2"
+	KubernetesMajor = "1"
+	KubernetesMinor = "37"
+)
 
 // Config describes one cluster. The zero value is a control plane without
 // nodes, with the default gates and a name of its own.
@@ -44,8 +48,12 @@ type Config struct {
 	AuditLog bool `json:"auditLog,omitempty"`
 	// APIServerArgs are added to kube-apiserver's command line.
 	APIServerArgs []string `json:"apiServerArgs,omitempty"`
-	// ImagesDir holds the OCI tarballs that the cluster's registry serves.
-	// Default: <repository>/.build/images.
+	// Repository is the folder that the defaults below are relative to.
+	// Default: the first folder above the working directory that holds the
+	// cluster module.
+	Repository string `json:"repository,omitempty"`
+	// ImagesDir holds the images that the cluster's registry serves. Default:
+	// <repository>/.build/images.
 	ImagesDir string `json:"imagesDir,omitempty"`
 	// BinDir holds the programs. Default: <repository>/.build/bin.
 	BinDir string `json:"binDir,omitempty"`

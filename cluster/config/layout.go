@@ -76,15 +76,18 @@ func (c Config) WithDefaults(randomName func() string) (Config, error) {
 			c.Nodes[i].Name = fmt.Sprintf("node%d", i+1)
 		}
 	}
-	if c.BinDir == "" || c.Root == "" || c.ImagesDir == "" {
-		build, err := buildDir()
+	if c.Repository == "" {
+		repository, err := findRepository()
 		if err != nil {
 			return c, err
 		}
-		setDefault(&c.BinDir, filepath.Join(build, "bin"))
-		setDefault(&c.Root, filepath.Join(build, "clusters"))
-		setDefault(&c.ImagesDir, filepath.Join(build, "images"))
+		c.Repository = repository
 	}
+	build := os.Getenv(BuildDirVariable)
+	setDefault(&build, filepath.Join(c.Repository, ".build"))
+	setDefault(&c.BinDir, filepath.Join(build, "bin"))
+	setDefault(&c.Root, filepath.Join(build, "clusters"))
+	setDefault(&c.ImagesDir, filepath.Join(build, "images"))
 	for _, dir := range []*string{&c.BinDir, &c.Root, &c.ImagesDir} {
 		abs, err := filepath.Abs(*dir)
 		if err != nil {
@@ -104,26 +107,23 @@ func setDefault(field *string, value string) {
 // Layout returns the cluster's files as the host sees them.
 func (c Config) Layout() Layout { return Layout{Dir: filepath.Join(c.Root, c.Name)} }
 
-// BuildDirVariable names the environment variable that overrides where
-// programs, images and clusters are kept.
+// BuildDirVariable names the environment variable that overrides
+// <repository>/.build, where programs, images and clusters are kept.
 const BuildDirVariable = "SLUICE_BUILD_DIR"
 
-// buildDir finds <repository>/.build from the working directory upwards: the
-// repository is the first folder that has a cluster module inside.
-func buildDir() (string, error) {
-	if dir := os.Getenv(BuildDirVariable); dir != "" {
-		return dir, nil
-	}
+// findRepository looks from the working directory upwards for the first folder
+// with the cluster module inside.
+func findRepository() (string, error) {
 	wd, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find the repository: %w", err)
 	}
 	for dir := wd; ; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "cluster", "go.mod")); err == nil {
-			return filepath.Join(dir, ".build"), nil
+			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("find the repository: no folder above %q holds cluster/go.mod; set %s", wd, BuildDirVariable)
+			return "", fmt.Errorf("find the repository: no folder above %q holds cluster/go.mod", wd)
 		}
 	}
 }

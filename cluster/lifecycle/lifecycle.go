@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -265,4 +266,27 @@ func Down(root, name string) error {
 		}
 	}
 	return residue.Remove(residue.Scope{Root: root, Cluster: name})
+}
+
+// List returns the names of the clusters that run or left something below root.
+func List(root string) ([]string, error) {
+	entries, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("list clusters: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	inits, err := residue.Inits(root)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range inits {
+		if name := filepath.Base(i.Dir); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
 }

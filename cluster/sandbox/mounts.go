@@ -81,6 +81,18 @@ func BindMount(from, to string, readOnly bool) error {
 	return mount("", to, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
 }
 
+// BindTree makes the folder from, with everything mounted below it, visible at
+// to, which is made if missing.
+func BindTree(from, to string) error {
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return fmt.Errorf("make mount point: %w", err)
+	}
+	return mount(from, to, "", unix.MS_BIND|unix.MS_REC, "")
+}
+
+// BindFile makes the file from visible at to, which exists.
+func BindFile(from, to string) error { return mount(from, to, "", unix.MS_BIND, "") }
+
 // Tmpfs mounts an empty file system in memory at dir, which is made if missing.
 func Tmpfs(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -35,6 +35,6 @@ func Prepare(dir string) error {
 		{From: dir, To: config.Inside},
 		{From: run.Config.Root, To: config.InsideRoot},
 		{From: run.Config.BinDir, To: config.InsideBin, ReadOnly: true},
-		{From: run.Config.ImagesDir, To: config.InsideImages, ReadOnly: true},
+		{From: run.Config.ImagesDir, To: config.InsideImages},
 	})
 }
