@@ -1,0 +1,81 @@
+// Package claim warns whoever applies a claim that nobody will fill. It refuses
+// nothing, answers from caches only, and keeps quiet when in doubt.
+package claim
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/kinds"
+	"github.com/sluice-dev/sluice/internal/manager"
+	"github.com/sluice-dev/sluice/internal/observe"
+	"github.com/sluice-dev/sluice/internal/registration"
+)
+
+// Path is where the handler is served.
+const Path = "/warn-claim"
+
+// Finder says who registered a source kind.
+type Finder interface {
+	Find(ctx context.Context, kind schema.GroupKind) (registration.Registration, error)
+}
+
+// Handler warns about claims on create.
+type Handler struct {
+	Registrations Finder
+	decoder       admission.Decoder
+}
+
+var _ admission.Handler = (*Handler)(nil)
+
+// New returns a Handler.
+func New(f Finder, s *runtime.Scheme) *Handler {
+	return &Handler{Registrations: f, decoder: admission.NewDecoder(s)}
+}
+
+// Setup adds the handler to the manager's webhook server, if it has one.
+func Setup(_ context.Context, p manager.Parts) error {
+	if p.Options.Webhooks == nil {
+		return nil
+	}
+	p.Kinds.Watch(registration.Kind, kinds.Full)
+	finder := &registration.Finder{Cache: p.Manager.GetCache(), Kinds: p.Kinds}
+	p.Manager.GetWebhookServer().Register(Path, &webhook.Admission{Handler: New(finder, p.Manager.GetScheme())})
+	return nil
+}
+
+// Handle implements admission.Handler.
+func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.Response {
+	if req.Operation != admissionv1.Create {
+		return admission.Allowed("")
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := h.decoder.Decode(req, claim); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read claim %q: %w", req.Name, err))
+	}
+	ref, ok := observe.SourceOf(claim)
+	if !ok || claim.Spec.VolumeName != "" {
+		// Claims and snapshots are the CSI driver's; a claim that names its
+		// volume takes it as it is.
+		return admission.Allowed("")
+	}
+	found, err := h.Registrations.Find(ctx, ref.Kind)
+	if err != nil {
+		logf.FromContext(ctx).Error(err, "find out who fills claims", "kind", ref.Kind.String())
+		return admission.Allowed("")
+	}
+	if problem := found.Problem(); problem != "" {
+		return admission.Allowed("").WithWarnings(v1alpha1.ReasonUnrecognizedKind + ": " + problem)
+	}
+	return admission.Allowed("")
+}
