@@ -37,6 +37,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 // serves. Unlike other kinds it has its content at the top level.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:metadata:annotations="api-approved.kubernetes.io=https://github.com/kubernetes/enhancements/pull/2934"
 // +kubebuilder:resource:scope=Cluster
 // +kubebuilder:printcolumn:name="SourceKind",type=string,JSONPath=`.sourceKind`
 type VolumePopulator struct {
