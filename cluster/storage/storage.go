@@ -124,9 +124,9 @@ func (s *Storage) sideCars() []sideCar {
 		{"csi-snapshotter", []string{
 			"--extra-create-metadata",
 			"--timeout=60s",
-			"--feature-gates=VolumeGroupSnapshot=false",
+			"--feature-gates=CSIVolumeGroupSnapshot=false",
 		}},
-		{"snapshot-controller", []string{"--feature-gates=VolumeGroupSnapshot=false"}},
+		{"snapshot-controller", []string{"--feature-gates=CSIVolumeGroupSnapshot=false"}},
 	}
 	if len(s.nodes) == 0 {
 		// Without nodes nothing is attached.
