@@ -95,7 +95,7 @@ test-e2e: prerequisites images ## What users do, on real nodes
 	@tools/gotest e2e cluster $$(tools/packages e2e cluster)
 
 .PHONY: test-sanity
-test-sanity: prerequisites ## The CSI driver against the CSI project's suite
+test-sanity: prerequisites ## The CSI driver against the CSI project's own suite
 	@tools/gotest csi-sanity cluster $$(tools/packages sanity cluster)
 
 ##@ The rest
