@@ -186,14 +186,6 @@ func (d *Device) Refresh() error {
 	return nil
 }
 
-// Flush brings what was written to the device to its image.
-func (d *Device) Flush() error {
-	if err := d.file.Sync(); err != nil {
-		return fmt.Errorf("flush %s: %w", d.Path, err)
-	}
-	return nil
-}
-
 // Close lets go of the device.
 func (d *Device) Close() error {
 	if err := d.file.Close(); err != nil {

@@ -1,10 +1,16 @@
 package disk
 
 import (
+	"bufio"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func requireLoop(t *testing.T) {
@@ -137,7 +143,6 @@ func TestReleaseAfterCrash(t *testing.T) {
 	at, pod := t.TempDir(), t.TempDir()
 	must(t, Mount(d.Loop, at, Ext4, []string{"noatime"}))
 	must(t, Bind(at, pod, true))
-	must(t, onDirectory(at, fiFreeze))
 	raw, err := Attach(block, false)
 	must(t, err)
 	node := filepath.Join(t.TempDir(), "pods", "device")
@@ -174,4 +179,75 @@ func TestReleaseAfterCrash(t *testing.T) {
 	if err := Release(filepath.Join(dir, "never-there")); err != nil {
 		t.Errorf("want nothing to release where nothing is, got %v", err)
 	}
+}
+
+func TestConsistentReadsAgain(t *testing.T) {
+	requireLoop(t)
+	img := image(t, "vol-busy.img")
+	d, err := Attach(img, false)
+	must(t, err)
+	defer func() { must(t, d.Close()) }()
+	device, err := os.OpenFile(d.Path, os.O_WRONLY|unix.O_SYNC, 0)
+	must(t, err)
+	defer func() { must(t, device.Close()) }()
+	disturb := func() {
+		_, err := device.WriteAt(make([]byte, 4096), 0)
+		must(t, err)
+	}
+
+	reads := 0
+	err = Consistent(t.Context(), img, func() error {
+		if reads++; reads <= 2 {
+			disturb()
+		}
+		return nil
+	})
+	if err != nil || reads != 3 {
+		t.Errorf("want the third, undisturbed read, got %d, %v", reads, err)
+	}
+	err = Consistent(t.Context(), img, func() error { disturb(); return nil })
+	if !errors.Is(err, ErrWrittenTo) {
+		t.Errorf("want ErrWrittenTo for a disk that is never quiet, got %v", err)
+	}
+}
+
+// TestFlushReachesOtherNamespaces has a program mount the file system where this
+// process does not see it, as a node's is for the controller.
+func TestFlushReachesOtherNamespaces(t *testing.T) {
+	requireLoop(t)
+	img := image(t, "vol-hidden.img")
+	d, err := Attach(img, true)
+	must(t, err)
+	must(t, Format(t.Context(), d.Loop, Ext4))
+	at := t.TempDir()
+	const script = `mount "$0" "$1" && printf hidden > "$1/file" && echo written && read -r _`
+	hidden := exec.CommandContext(t.Context(), "sh", "-c", script, d.Path, at)
+	hidden.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	stop, err := hidden.StdinPipe()
+	must(t, err)
+	out, err := hidden.StdoutPipe()
+	must(t, err)
+	must(t, hidden.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || line != "written\n" {
+		t.Fatalf("want the file written, got %q, %v", line, err)
+	}
+	if _, mounted, err := MountedAt(at); err != nil || mounted {
+		t.Fatalf("want the mount hidden from here, got %t, %v", mounted, err)
+	}
+	must(t, d.Close())
+
+	copied := filepath.Join(filepath.Dir(img), "vol-copy.img")
+	must(t, Consistent(t.Context(), img, func() error { return Copy(t.Context(), img, copied, 16<<20) }))
+	c, err := Attach(copied, true)
+	must(t, err)
+	must(t, Mount(c.Loop, at, Ext4, nil))
+	must(t, c.Close())
+	got, err := os.ReadFile(filepath.Join(at, "file"))
+	if err != nil || string(got) != "hidden" {
+		t.Errorf("want what was written before the copy, got %q, %v", got, err)
+	}
+	must(t, Unmount(at))
+	must(t, stop.Close())
+	_ = hidden.Wait() // read fails at the end of its input
 }

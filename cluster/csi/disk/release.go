@@ -50,9 +50,6 @@ func unmountAll(mounts []MountPoint, l Loop) error {
 		if m.Dev != l.Dev() && !l.IsNode(m.Path) {
 			continue
 		}
-		if m.Dev == l.Dev() {
-			_ = Thaw(m.Path) // a frozen file system would keep the device
-		}
 		err := unix.Unmount(m.Path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		if err != nil && !errors.Is(err, unix.EINVAL) {
 			errs = append(errs, fmt.Errorf("unmount %q: %w", m.Path, err))

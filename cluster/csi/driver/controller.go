@@ -171,7 +171,7 @@ func (c *controller) fill(ctx context.Context, v *state.Volume, r *csi.CapacityR
 		}
 		v.Content = origin.Content
 		from := c.store.VolumeImage(origin.ID)
-		if err := disk.Quiesce(from, func() error { return disk.Copy(ctx, from, temp, v.Size) }); err != nil {
+		if err := disk.Consistent(ctx, from, func() error { return disk.Copy(ctx, from, temp, v.Size) }); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 
-	"github.com/sluice-dev/sluice/cluster/csi/disk"
 	"github.com/sluice-dev/sluice/cluster/csi/fault"
 	"github.com/sluice-dev/sluice/cluster/csi/state"
 	"github.com/sluice-dev/sluice/cluster/csi/topology"
@@ -91,9 +90,6 @@ func New(ctx context.Context, c Config) (*Driver, error) {
 		if err := store.PutNode(c.Node); err != nil {
 			return nil, err
 		}
-		if err := thawAll(store); err != nil {
-			return nil, err
-		}
 		calls.node = &c.Node
 	}
 	if hasController {
@@ -150,28 +146,6 @@ func (w *world) node(id string) (n topology.Node, ok bool, err error) {
 		}
 	}
 	return topology.Node{}, false, err
-}
-
-// thawAll lets go of file systems that a killed controller held still for a copy.
-func thawAll(store *state.Store) error {
-	loops, err := disk.Loops()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, l := range loops {
-		if !strings.HasPrefix(l.Backing, store.Dir()+string(filepath.Separator)) {
-			continue
-		}
-		mounts, err := disk.MountsOf(l.Dev())
-		if err != nil {
-			return err
-		}
-		if len(mounts) > 0 {
-			errs = append(errs, disk.Thaw(mounts[0].Path))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // maxSocketPath is the longest path that fits a Unix socket address.

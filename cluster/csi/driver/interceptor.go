@@ -165,7 +165,7 @@ func asStatus(err error) error {
 	switch {
 	case errors.Is(err, state.ErrNotFound):
 		code = codes.NotFound
-	case errors.Is(err, state.ErrBusy):
+	case errors.Is(err, state.ErrBusy), errors.Is(err, disk.ErrWrittenTo):
 		code = codes.Aborted
 	case errors.Is(err, topology.ErrNoPlace):
 		code = codes.ResourceExhausted

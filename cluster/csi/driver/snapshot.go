@@ -46,7 +46,7 @@ func (c *controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshot
 	from, image := c.store.VolumeImage(v.ID), c.store.SnapshotImage(id)
 	temp := state.TempImage(image)
 	snapshot := state.Snapshot{ID: id, Name: req.GetName(), Volume: v.ID, Size: v.Size, Content: v.Content}
-	err = disk.Quiesce(from, func() error {
+	err = disk.Consistent(ctx, from, func() error {
 		snapshot.Created = c.now().UTC()
 		return disk.Copy(ctx, from, temp, v.Size)
 	})
