@@ -72,6 +72,8 @@ type Parts struct {
 	Kinds *kinds.Registry
 	// Options are those that the manager was built with.
 	Options Options
+	// Now is the clock of everything that is in the manager.
+	Now func() time.Time
 }
 
 // Setup adds one controller or webhook to the manager.
@@ -122,7 +124,7 @@ func New(ctx context.Context, cfg *rest.Config, o Options, setups ...Setup) (ctr
 	if err != nil {
 		return nil, err
 	}
-	parts := Parts{Manager: mgr, Kinds: registry, Options: o}
+	parts := Parts{Manager: mgr, Kinds: registry, Options: o, Now: time.Now}
 	for _, setup := range setups {
 		if err := setup(ctx, parts); err != nil {
 			return nil, err

@@ -225,7 +225,7 @@ func (m *Memory) merge(claim types.UID, cached []client.Object, belongs func(cli
 // the cache shows in its place, nil if nothing.
 func (m *Memory) overtaken(memo memo, seen client.Object) bool {
 	version := memo.object.GetResourceVersion()
-	reached := ""
+	var reached string
 	if seen != nil {
 		reached = seen.GetResourceVersion()
 	} else {

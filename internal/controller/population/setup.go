@@ -56,15 +56,15 @@ func Setup(ctx context.Context, p manager.Parts) error {
 	if err := mgr.Add(problems); err != nil {
 		return fmt.Errorf("add watch of events: %w", err)
 	}
-	memory := observe.NewMemory(time.Now, observe.Progress(ctx, mgr.GetCache()))
+	memory := observe.NewMemory(p.Now, observe.Progress(ctx, mgr.GetCache()))
 	programs := &observe.Programs{}
 	p.Kinds.Watch(observe.VolumePopulatorKind, kinds.Full)
 	p.Kinds.Watch(observe.ReferenceGrantKind, kinds.Full)
 	observer := observe.New(observe.Config{
 		Cache: mgr.GetCache(), Pending: pending, Live: mgr.GetAPIReader(),
-		Kinds: p.Kinds, Problems: problems, Memory: memory, Templates: programs, Now: time.Now,
+		Kinds: p.Kinds, Problems: problems, Memory: memory, Templates: programs, Now: p.Now,
 	})
-	c := New(observer, apply.New(mgr.GetAPIReader(), mgr.GetClient()), event.New(mgr.GetEventRecorder(event.Controller)), memory, time.Now)
+	c := New(observer, apply.New(mgr.GetAPIReader(), mgr.GetClient()), event.New(mgr.GetEventRecorder(event.Controller)), memory, p.Now)
 	w := &waker{cache: mgr.GetCache(), kinds: p.Kinds, memory: memory, programs: programs, log: mgr.GetLogger().WithName("population")}
 
 	enqueue := handler.TypedEnqueueRequestsFromMapFunc[client.Object, observe.Key]
