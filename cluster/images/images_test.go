@@ -205,6 +205,20 @@ func TestHandler(t *testing.T) {
 	}
 }
 
+func TestHandlerWithoutImages(t *testing.T) {
+	server := serve(t, filepath.Join(t.TempDir(), "later"))
+	res, err := http.Get(server.URL + "/v2/library/busybox/manifests/latest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := res.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if res.StatusCode != http.StatusNotFound {
+		t.Errorf("a layout that does not exist answered %d, want %d", res.StatusCode, http.StatusNotFound)
+	}
+}
+
 const zeros = "0000000000000000000000000000000000000000000000000000000000000000"
 
 // TestMirror pulls as containerd does with the configuration that
@@ -373,11 +387,7 @@ func TestBuildRefusesUnknownImage(t *testing.T) {
 
 func serve(t *testing.T, dir string) *httptest.Server {
 	t.Helper()
-	h, err := Handler(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(h)
+	server := httptest.NewServer(Handler(dir))
 	t.Cleanup(server.Close)
 	return server
 }

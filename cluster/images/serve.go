@@ -14,17 +14,14 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
 // Serve answers pulls from the layout in dir on the listener until the context
 // ends, and then closes the listener. The layout is read at each request, so
 // images built meanwhile are served at once.
 func Serve(ctx context.Context, listener net.Listener, dir string) error {
-	h, err := Handler(dir)
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: Handler(dir), ReadHeaderTimeout: 10 * time.Second}
 	stop := context.AfterFunc(ctx, func() {
 		// Pulls under way have no one left to serve: nothing is waited for.
 		_ = server.Close()
@@ -39,12 +36,9 @@ func Serve(ctx context.Context, listener net.Listener, dir string) error {
 // Handler is the read-only part of the OCI distribution protocol over the
 // layout in dir. An image is found under the full reference it was built as and
 // under the shorter one that containerd asks a mirror for, which names the
-// registry in the query (`?ns=docker.io`).
-func Handler(dir string) (http.Handler, error) {
-	s, err := openStore(dir)
-	if err != nil {
-		return nil, err
-	}
+// registry in the query (`?ns=docker.io`). The layout may not exist yet.
+func Handler(dir string) http.Handler {
+	s := store{path: layout.Path(dir)}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -64,7 +58,7 @@ func Handler(dir string) (http.Handler, error) {
 		default:
 			refuse(w, http.StatusNotFound, "UNSUPPORTED", "only manifests and blobs are served")
 		}
-	}), nil
+	})
 }
 
 // parsePath splits /v2/<repository>/<kind>/<reference>; a repository has slashes
@@ -81,6 +75,10 @@ func parsePath(path string) (repository, kind, reference string, ok bool) {
 
 func (s store) serveManifest(w http.ResponseWriter, r *http.Request, repository, reference string) {
 	index, err := s.index()
+	if errors.Is(err, os.ErrNotExist) {
+		refuse(w, http.StatusNotFound, "MANIFEST_UNKNOWN", "no images have been built")
+		return
+	}
 	if err != nil {
 		refuse(w, http.StatusInternalServerError, "UNKNOWN", err.Error())
 		return
