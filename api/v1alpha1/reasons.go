@@ -78,4 +78,5 @@ const (
 const (
 	ReasonAccepted             = "Accepted"
 	ReasonConflictingPopulator = "ConflictingPopulator"
+	ReasonUnsupportedPopulator = "UnsupportedPopulator"
 )

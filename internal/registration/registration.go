@@ -133,7 +133,7 @@ func Others(from Watched, kind schema.GroupKind) ([]string, kinds.State) {
 	all, state := from.List(Kind)
 	var names []string
 	for _, o := range all {
-		if u, ok := o.(*unstructured.Unstructured); ok && !Ours(u) && registers(u) == kind {
+		if u, ok := o.(*unstructured.Unstructured); ok && !Ours(u) && Registers(u) == kind {
 			names = append(names, u.GetName())
 		}
 	}
@@ -160,8 +160,8 @@ func KindOf(p *v1alpha1.Populator) schema.GroupKind {
 	return schema.GroupKind{Group: p.Spec.SourceKind.Group, Kind: p.Spec.SourceKind.Kind}
 }
 
-// registers is the source kind of a VolumePopulator.
-func registers(u *unstructured.Unstructured) schema.GroupKind {
+// Registers is the source kind of a VolumePopulator.
+func Registers(u *unstructured.Unstructured) schema.GroupKind {
 	group, _, _ := unstructured.NestedString(u.Object, "sourceKind", "group")
 	kind, _, _ := unstructured.NestedString(u.Object, "sourceKind", "kind")
 	return schema.GroupKind{Group: group, Kind: kind}
