@@ -5,6 +5,7 @@ package helm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/loader"
 	"helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/release"
+	"helm.sh/helm/v4/pkg/storage/driver"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 )
 
@@ -78,6 +80,22 @@ func (r Release) Upgrade(ctx context.Context) (notes string, err error) {
 		return "", fmt.Errorf("upgrade release %q: %w", r.Name, err)
 	}
 	return r.notes(done)
+}
+
+// Ensure installs the release, or upgrades it where it is installed already.
+func (r Release) Ensure(ctx context.Context) (notes string, err error) {
+	cfg, err := r.configure()
+	if err != nil {
+		return "", err
+	}
+	_, err = action.NewHistory(cfg).Run(r.Name)
+	switch {
+	case errors.Is(err, driver.ErrReleaseNotFound):
+		return r.Install(ctx)
+	case err != nil:
+		return "", fmt.Errorf("look for release %q: %w", r.Name, err)
+	}
+	return r.Upgrade(ctx)
 }
 
 // Uninstall removes the release and returns when all of it but what its chart
