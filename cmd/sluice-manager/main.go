@@ -2,24 +2,38 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/sluice-dev/sluice/internal/controller/datasource"
 	"github.com/sluice-dev/sluice/internal/controller/population"
+	"github.com/sluice-dev/sluice/internal/controller/populator"
 	"github.com/sluice-dev/sluice/internal/manager"
+	"github.com/sluice-dev/sluice/internal/webhook/certificate"
+	claimwebhook "github.com/sluice-dev/sluice/internal/webhook/claim"
+	populatorwebhook "github.com/sluice-dev/sluice/internal/webhook/populator"
 )
 
-// setups is everything that runs in the manager.
+// setups is everything that runs in the manager, beside what keeps the
+// certificate of its webhooks.
 var setups = []manager.Setup{
 	population.Setup,
+	populator.Setup,
+	datasource.Setup,
+	populatorwebhook.Setup,
+	claimwebhook.Setup,
 }
 
 func main() {
@@ -44,7 +58,7 @@ func command() *cobra.Command {
 	if o.Namespace == "" {
 		o.Namespace = "sluice-system"
 	}
-	format, verbosity := "json", 0
+	format, verbosity, webhookPort := "json", 0, 9443
 	cmd := &cobra.Command{
 		Use:           "sluice-manager",
 		Short:         "Fill volumes from any data source, and keep them reachable",
@@ -62,11 +76,7 @@ func command() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("find the cluster: %w", err)
 			}
-			mgr, err := manager.New(cmd.Context(), cfg, o, setups...)
-			if err != nil {
-				return err
-			}
-			return mgr.Start(cmd.Context())
+			return run(cmd.Context(), cfg, o, webhookPort)
 		},
 	}
 	f := cmd.Flags()
@@ -80,9 +90,30 @@ func command() *cobra.Command {
 	f.StringVar(&o.HealthAddress, "health-address", o.HealthAddress, `where to serve /healthz and /readyz; "0" serves none`)
 	f.IntVar(&o.Workers, "workers", o.Workers, "claims worked on at the same time")
 	f.DurationVar(&o.GracePeriod, "grace-period", o.GracePeriod, "how long running work may take to end when the manager is stopped")
+	f.IntVar(&webhookPort, "webhook-port", webhookPort, "where to serve admission webhooks; 0 serves none")
+	f.StringArrayVar(&o.ExcludedNamespaces, "exclude-namespace", nil, "namespace to keep out of, beside kube-system and the manager's own; may be repeated")
 	f.StringVar(&format, "log-format", format, "json or text")
 	f.IntVarP(&verbosity, "verbosity", "v", verbosity, "0: changes of state, 1: every step")
 	return cmd
+}
+
+// run runs the manager until ctx ends.
+func run(ctx context.Context, cfg *rest.Config, o manager.Options, webhookPort int) error {
+	all := setups
+	if webhookPort > 0 {
+		clients, err := kubernetes.NewForConfig(cfg)
+		if err != nil {
+			return fmt.Errorf("build client for certificates: %w", err)
+		}
+		keeper := certificate.New(clients, certificate.Options{Namespace: o.Namespace, Log: ctrl.Log.WithName("certificate")})
+		o.Webhooks = keeper.Server("", webhookPort)
+		all = append(slices.Clone(all), keeper.Setup)
+	}
+	mgr, err := manager.New(ctx, cfg, o, all...)
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
 }
 
 // newLogger returns a logger to standard error.

@@ -56,6 +56,9 @@ type Options struct {
 	MetricsAddress, HealthAddress string
 	// Webhooks is the server of the admission webhooks; nil runs none.
 	Webhooks webhook.Server
+	// ExcludedNamespaces are left alone, beside kube-system, the manager's own
+	// namespace and those labelled sluice.dev/ignore: "true".
+	ExcludedNamespaces []string
 	// Workers is how many claims are worked on at the same time.
 	Workers int
 	// GracePeriod is how long running reconciles may take to end.

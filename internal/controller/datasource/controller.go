@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -38,10 +37,16 @@ type Finder interface {
 	Find(ctx context.Context, kind schema.GroupKind) (registration.Registration, error)
 }
 
+// Namespaces says which namespaces Sluice keeps out of.
+type Namespaces interface {
+	Out(ctx context.Context, name string) (bool, error)
+}
+
 // Controller reconciles claims.
 type Controller struct {
 	cache         client.Reader
 	registrations Finder
+	namespaces    Namespaces
 	events        events.EventRecorder
 	now           func() time.Time
 
@@ -58,10 +63,9 @@ type memory struct {
 
 var _ reconcile.Reconciler = (*Controller)(nil)
 
-// New returns a Controller that reads claims, Populations and namespaces from
-// cache.
-func New(cache client.Reader, f Finder, to events.EventRecorder, now func() time.Time) *Controller {
-	return &Controller{cache: cache, registrations: f, events: to, now: now, known: map[types.NamespacedName]memory{}}
+// New returns a Controller that reads claims and Populations from cache.
+func New(cache client.Reader, f Finder, n Namespaces, to events.EventRecorder, now func() time.Time) *Controller {
+	return &Controller{cache: cache, registrations: f, namespaces: n, events: to, now: now, known: map[types.NamespacedName]memory{}}
 }
 
 // Reconcile warns about one claim, if that is due.
@@ -101,8 +105,8 @@ func (c *Controller) problem(ctx context.Context, claim *corev1.PersistentVolume
 	if err != nil || ours {
 		return "", err // the population tells what became of it
 	}
-	ignored, err := c.ignored(ctx, claim.Namespace)
-	if err != nil || ignored {
+	out, err := c.namespaces.Out(ctx, claim.Namespace)
+	if err != nil || out {
 		return "", err
 	}
 	return found.Problem(), nil
@@ -120,16 +124,6 @@ func (c *Controller) begun(ctx context.Context, claim *corev1.PersistentVolumeCl
 		return false, fmt.Errorf("get Population %q: %w", claim.Namespace+"/"+claim.Name, err)
 	}
 	return p.Spec.ClaimUID == claim.UID, nil
-}
-
-// ignored says whether Sluice is to keep out of a namespace.
-func (c *Controller) ignored(ctx context.Context, name string) (bool, error) {
-	ns := &metav1.PartialObjectMetadata{}
-	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := c.cache.Get(ctx, client.ObjectKey{Name: name}, ns); err != nil {
-		return true, client.IgnoreNotFound(err)
-	}
-	return ns.Labels[v1alpha1.LabelIgnore] == "true", nil
 }
 
 // due says whether to tell a problem of a claim now and, if not now, after what

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/manager"
 	"github.com/sluice-dev/sluice/internal/registration"
 )
 
@@ -67,7 +68,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 		t: t, client: fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).Build(), events: events.NewFakeRecorder(10),
 		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), found: registration.Registration{Kind: helloKind, State: registration.Nobody},
 	}
-	b.c = New(b.client, b, b.events, func() time.Time { return b.now })
+	b.c = New(b.client, b, &manager.Namespaces{Cache: b.client, Own: "sluice-system"}, b.events, func() time.Time { return b.now })
 	return b
 }
 
