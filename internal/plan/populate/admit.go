@@ -51,7 +51,9 @@ func (v *view) wait(why string, ob *obstacle) Decision {
 	if ob.act {
 		r.event = warning
 	}
-	r.change = func(st *v1alpha1.PopulationStatus) { st.Prime, st.VolumeName, st.VolumeUID, st.NodeName = nil, "", "", "" }
+	r.change = func(st *v1alpha1.PopulationStatus) {
+		st.Prime, st.VolumeName, st.VolumeUID, st.NodeName = nil, "", "", ""
+	}
 	again := ob.again
 	if again == 0 {
 		again = 10 * recheck

@@ -20,7 +20,7 @@ func gone(v *view) (Decision, bool) {
 	if v.claim != nil {
 		return Decision{}, false
 	}
-	if !v.Live && (v.leftovers() || v.partial() != nil || v.prime != nil || v.worker != nil) {
+	if !v.Live && (v.leftovers() || v.prime != nil || v.worker != nil) {
 		// Temporaries are seen by another watch than the claim: one may be ahead.
 		return Decision{Need: NeedLive, Why: WhyGone}, true
 	}
@@ -30,11 +30,8 @@ func gone(v *view) (Decision, bool) {
 	if d, ok := giveBack(v); ok {
 		return d, true
 	}
-	if pv := v.partial(); pv != nil {
-		return Decision{Why: WhyPartial, Step: LabelVolume{
-			Volume: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion,
-			Labels: map[string]string{v1alpha1.LabelPartial: "true"},
-		}}, true
+	if d, ok := v.markPartial(); ok {
+		return d, true
 	}
 	if p := v.Population; p != nil && p.Spec.ClaimUID == v.ClaimUID && p.DeletionTimestamp == nil && !hasOwner(p, v.ClaimUID) && v.claimGone() {
 		// Its owner was stripped, so the garbage collector will not have it.
@@ -55,11 +52,13 @@ func settled(v *view) (Decision, bool) {
 	if v.pop == nil || v.pop.Status.Phase != v1alpha1.PhaseSucceeded {
 		return Decision{}, false
 	}
-	if d, ok := v.sweep(WhySettled, v.primes(), v.workers()); ok {
-		return d, true
-	}
-	if d, ok := giveBack(v); ok {
-		return d, true
+	for _, rule := range []func(*view) (Decision, bool){
+		func(v *view) (Decision, bool) { return v.sweep(WhySettled, v.primes(), v.workers()) },
+		giveBack, (*view).markPartial,
+	} {
+		if d, ok := rule(v); ok {
+			return d, true
+		}
 	}
 	return Decision{Why: WhySettled}, true
 }
@@ -83,9 +82,28 @@ func impostor(v *view) (Decision, bool) {
 	return Decision{Why: WhyImpostor, Step: DeletePopulation{Namespace: p.Namespace, Name: p.Name, UID: p.UID}}, true
 }
 
-// leftBehind deletes temporaries that belong to no running attempt.
+// leftBehind deletes temporaries that belong to no running attempt, and marks
+// what they left.
 func leftBehind(v *view) (Decision, bool) {
-	return v.sweep(WhyLeftBehind, v.otherPrimes, v.otherWorkers)
+	if d, ok := v.sweep(WhyLeftBehind, v.otherPrimes, v.otherWorkers); ok {
+		return d, true
+	}
+	return v.markPartial()
+}
+
+// markPartial labels a volume that a prime of this claim left behind.
+func (v *view) markPartial() (Decision, bool) {
+	pv := v.partial()
+	switch {
+	case pv == nil:
+		return Decision{}, false
+	case !v.Live:
+		return Decision{Need: NeedLive, Why: WhyPartial}, true
+	}
+	return Decision{Why: WhyPartial, Step: LabelVolume{
+		Volume: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion,
+		Labels: map[string]string{v1alpha1.LabelPartial: "true"},
+	}}, true
 }
 
 func (v *view) leftovers() bool { return len(v.otherPrimes)+len(v.otherWorkers) > 0 }
@@ -136,7 +154,7 @@ func (v *view) deleteWorker(why string, w *corev1.Pod) (Decision, bool) {
 // the prime goes; unless it is somebody's, then it becomes Retain.
 func (v *view) deletePrime(why string, p *corev1.PersistentVolumeClaim) (Decision, bool) {
 	pv := v.heldBy(p.UID)
-	lent := pv != nil && pv.DeletionTimestamp == nil && originOf(p, pv) == foreignVolume && !protected(pv)
+	lent := pv != nil && pv.DeletionTimestamp == nil && originOf(p, pv) == foreignVolume && !v.protected(pv)
 	kept := pv != nil && originOf(p, pv) != foreignVolume && keeps(pv)
 	switch {
 	case p.DeletionTimestamp != nil && !lent && !kept:

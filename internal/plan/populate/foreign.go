@@ -14,6 +14,9 @@ import (
 //	Bound to the prime, policy P    → policy Retain, labels say whose fault and P
 //	Released, the prime is gone     → claimRef cleared
 //	Available, or bound to another  → policy P, labels removed
+//
+// A volume that another claim had meanwhile and let go stays as it is: to
+// restore its policy then would be to destroy it.
 
 // protect keeps a foreign volume from being reclaimed when our prime goes.
 func (v *view) protect(pv *corev1.PersistentVolume) Decision {
@@ -32,9 +35,10 @@ func (v *view) protect(pv *corev1.PersistentVolume) Decision {
 	}}
 }
 
-// protected says that a foreign volume outlives the prime it is bound to.
-func protected(pv *corev1.PersistentVolume) bool {
-	return pv.Labels[v1alpha1.LabelRole] == RoleForeign && pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
+// protected says that a foreign volume outlives the prime it is bound to, and
+// that it is this claim's to give back.
+func (v *view) protected(pv *corev1.PersistentVolume) bool {
+	return pv.Labels[v1alpha1.LabelClaimUID] == string(v.ClaimUID) && pv.Labels[v1alpha1.LabelRole] == RoleForeign && pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
 }
 
 // giveBack is the rule of volumes labelled foreign whose prime is gone.

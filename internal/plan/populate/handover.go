@@ -90,7 +90,9 @@ func bound(v *view) (Decision, bool) {
 	return v.say(WhyBoundElsewhere, 0, report{
 		phase: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonBoundToForeignVolume, event: warning, keepSource: true,
 		message: fmt.Sprintf("The claim is bound to volume %q, which was not filled for it", name),
-		change:  func(st *v1alpha1.PopulationStatus) { st.Prime, st.VolumeName, st.VolumeUID, st.Progress = nil, "", "", nil },
+		change: func(st *v1alpha1.PopulationStatus) {
+			st.Prime, st.VolumeName, st.VolumeUID, st.Progress = nil, "", "", nil
+		},
 	}), true
 }
 

@@ -3,7 +3,7 @@ package populate
 // What decided: the constants of Decision.Why, in the order of the rules.
 const (
 	WhyGone            = "claim gone: temporaries go"
-	WhyPartial         = "claim gone: volume kept by its policy is marked"
+	WhyPartial         = "half-filled volume kept by its policy is marked"
 	WhyNotAsked        = "claim asks for nothing here"
 	WhySettled         = "settled"
 	WhyImpostor        = "population of another claim goes"

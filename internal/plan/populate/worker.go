@@ -179,6 +179,10 @@ func workerStands(v *view) (Decision, bool) {
 	p, end := progressOf(w)
 	switch p {
 	case pending:
+		if v.prime.DeletionTimestamp != nil {
+			// The kubelet starts no Pod whose claim is being deleted.
+			return v.fail(WhyPrimeGoing, ending{reason: v1alpha1.ReasonVolumeLost, message: fmt.Sprintf("Prime %q was deleted", v.name())}), true
+		}
 		return v.workerPending(), true
 	case running:
 		return v.workerRunning(), true

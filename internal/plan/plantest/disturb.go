@@ -1,0 +1,203 @@
+package plantest
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/plan/populate"
+)
+
+// cacheKinds are the kinds that the manager reads through separate watches.
+var cacheKinds = []string{"claim", "prime", "worker", "population", "volume"}
+
+// recoveries cost nothing: what stood still moves again, what was late arrives,
+// a process that was told no forgets it by restarting.
+func (s *state) recoveries() []action {
+	var out []action
+	if s.frozen != nil {
+		out = append(out, action{name: "the cache of " + s.frozen.kind + "s catches up", do: func(s *state) { s.frozen = nil }})
+	}
+	if s.late != nil {
+		out = append(out, action{name: "an old leader applies " + stepName(s.late), do: func(s *state) {
+			step, uid := s.late, s.lateFor
+			s.late, s.lateFor = nil, ""
+			s.apply(step, uid, true)
+		}})
+	}
+	return out
+}
+
+// users is what people do to a claim and around it.
+func (s *state) users() []action {
+	var out []action
+	add := func(name string, do func(*state)) {
+		out = append(out, action{name: "user " + name, cost: 1, do: func(s *state) { s.meddled = true; do(s) }})
+	}
+	if s.sourceGen == 0 {
+		out = append(out, action{name: "user creates the source", do: func(s *state) { s.sourceGen = 1 }})
+	} else if s.sourceGen < 2 {
+		add("changes the source", func(s *state) { s.sourceGen++ })
+	}
+	if c := s.claim(); c == nil {
+		if !s.remade {
+			out = append(out, action{name: "user re-creates the claim", do: func(s *state) {
+				s.remade = true
+				s.addPVC(s.sc.claim("claim-2"))
+			}})
+		}
+	} else if c.DeletionTimestamp == nil && !s.deleted {
+		add("deletes the claim", func(s *state) {
+			s.deleted = true
+			s.deletePVC(s.claim())
+		})
+	}
+	for _, p := range s.pvcs {
+		if isPrime(p) && p.DeletionTimestamp == nil && p.Labels[v1alpha1.LabelRole] != "" {
+			add("deletes prime "+p.Name, func(s *state) { s.deletePVC(p) })
+		}
+	}
+	for _, p := range s.pods {
+		if p.Labels[v1alpha1.LabelRole] == "" {
+			continue
+		}
+		if p.DeletionTimestamp == nil {
+			add("deletes worker "+p.Name, func(s *state) { s.deletePod(p) })
+			if p.Spec.NodeName != "" {
+				add("strips worker "+p.Name+" of its owner", func(s *state) {
+					s.editPod(p, func(p *corev1.Pod) { p.OwnerReferences = nil })
+				})
+			}
+		}
+		if containerState(p).Running != nil {
+			// The container runs on, and nothing in the API shows it.
+			add("deletes worker "+p.Name+" by force", func(s *state) { s.dropPod(p) })
+		}
+	}
+	if s.pop != nil {
+		add("deletes the Population", func(s *state) { s.pop = nil })
+	}
+	for _, d := range s.vols {
+		if d.pv.DeletionTimestamp == nil && !d.foreign && !d.destroyed {
+			add("deletes volume "+d.pv.Name, func(s *state) {
+				s.editPV(d, func(pv *corev1.PersistentVolume) { t := s.stamp(); pv.DeletionTimestamp = &t })
+			})
+		}
+	}
+	return out
+}
+
+// failures is what goes wrong by itself.
+func (s *state) failures() []action {
+	var out []action
+	add := func(name string, do func(*state)) { out = append(out, action{name: name, cost: 1, do: do}) }
+	for _, p := range s.pods {
+		if containerState(p).Running != nil && p.DeletionTimestamp == nil && !s.sc.AlwaysFails {
+			add("worker "+p.Name+" fails", func(s *state) { s.endWorker(p, 1, false) })
+		}
+	}
+	if s.sc.WaitForConsumer {
+		for _, p := range s.pvcs {
+			if isPrime(p) && p.Spec.VolumeName == "" && p.Annotations[selectedNode] != "" && p.DeletionTimestamp == nil {
+				add("provisioner gives the node of "+p.Name+" back", func(s *state) {
+					s.editPVC(p, func(p *corev1.PersistentVolumeClaim) { delete(p.Annotations, selectedNode) })
+				})
+			}
+		}
+	}
+	if s.frozen == nil {
+		for _, kind := range cacheKinds {
+			add("the cache of "+kind+"s stands still", func(s *state) { s.freeze(kind) })
+		}
+	}
+	return out
+}
+
+// managerActions is what a manager may make of the state: the decision for each
+// claim UID, applied, held back, failed, refused or half applied.
+func (e *Explorer) managerActions(s *state) []action {
+	var out []action
+	for _, uid := range s.claimUIDs() {
+		d := e.decide(s, uid)
+		if d.Step == nil {
+			if d.RequeueAfter > 0 && !s.slow {
+				out = append(out, action{name: "time passes", do: func(s *state) {
+					s.pass(d.RequeueAfter)
+					s.slow = true
+				}})
+			}
+			continue
+		}
+		name := stepName(d.Step)
+		out = append(out, action{name: "manager: " + name + " (" + d.Why + ")", do: func(s *state) { s.apply(d.Step, uid, false) }})
+		if s.late == nil {
+			out = append(out, action{name: "an old leader decides to " + name + " and halts", cost: 1, do: func(s *state) {
+				s.late, s.lateFor = d.Step, uid
+			}})
+		}
+		if half, ok := halves(d.Step); ok {
+			out = append(out, action{name: "manager: " + name + " is cut short", cost: 1, do: func(s *state) { s.apply(half, uid, false) }})
+		}
+		if creates(d.Step) && s.refused.Reason == "" {
+			out = append(out, action{name: "manager: " + name + " is refused", cost: 1, do: func(s *state) {
+				if half, ok := halves(d.Step); ok && !s.apply(half, uid, false) {
+					return
+				}
+				s.refused = populate.Refusal{Reason: v1alpha1.ReasonQuotaExceeded, Message: "exceeded quota", At: s.now}
+			}})
+		}
+	}
+	if s.refused.Reason != "" {
+		out = append(out, action{name: "manager restarts", do: func(s *state) { s.refused = populate.Refusal{} }})
+	}
+	return out
+}
+
+func (s *state) pass(d time.Duration) {
+	s.now = s.now.Add(d.Truncate(time.Second) + time.Second)
+}
+
+func stepName(step populate.Step) string {
+	switch t := step.(type) {
+	case populate.CreatePopulation:
+		return "create Population"
+	case populate.DeletePopulation:
+		return "delete Population"
+	case populate.Allocate:
+		return "allocate"
+	case populate.WriteStatus:
+		return "write status " + string(t.Status.Phase) + "/" + ready(t.Status.Conditions)
+	case populate.CreatePrime:
+		return "create prime " + t.Prime.Name
+	case populate.CreateWorker:
+		return "create worker " + t.Worker.Name
+	case populate.DeletePrime:
+		return "delete prime " + t.Name
+	case populate.DeleteWorker:
+		return "delete worker " + t.Name
+	case populate.Rebind:
+		return "rebind " + t.Volume
+	case populate.SetReclaimPolicy:
+		return "set policy of " + t.Volume + " to " + string(t.Policy)
+	case populate.LabelVolume:
+		return "label " + t.Volume
+	case populate.ReleaseForeign:
+		return "release " + t.Volume
+	case populate.UnselectNode:
+		return "unselect node"
+	case populate.SetFinalizer:
+		return "set finalizer"
+	}
+	return "unknown step"
+}
+
+func ready(conditions []metav1.Condition) string {
+	for _, c := range conditions {
+		if c.Type == v1alpha1.ConditionReady {
+			return c.Reason
+		}
+	}
+	return ""
+}

@@ -1,0 +1,363 @@
+package plantest
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/plan/populate"
+)
+
+// claimOf is the claim UID in the name of a temporary.
+func claimOf(name string) (string, bool) {
+	rest, ok := strings.CutPrefix(name, "sluice-")
+	i := strings.LastIndexByte(rest, '-')
+	if !ok || i < 0 {
+		return "", false
+	}
+	if _, err := strconv.Atoi(rest[i+1:]); err != nil {
+		return "", false
+	}
+	return rest[:i], true
+}
+
+// world is what a manager reads: the state itself, or the state with one cache
+// that stands still.
+type world struct {
+	pvcs []*corev1.PersistentVolumeClaim
+	pods []*corev1.Pod
+	pop  *v1alpha1.Population
+	vols []*disk
+}
+
+func (s *state) world(live bool) world {
+	w := world{pvcs: s.pvcs, pods: s.pods, pop: s.pop, vols: s.vols}
+	if live || s.frozen == nil {
+		return w
+	}
+	switch s.frozen.kind {
+	case "claim":
+		w.pvcs = mix(s.frozen.pvcs, s.pvcs, func(p *corev1.PersistentVolumeClaim) bool { return !isPrime(p) })
+	case "prime":
+		w.pvcs = mix(s.frozen.pvcs, s.pvcs, isPrime)
+	case "worker":
+		w.pods = s.frozen.pods
+	case "population":
+		w.pop = s.frozen.pop
+	case "volume":
+		w.vols = s.frozen.vols
+	}
+	return w
+}
+
+// mix takes from old what is stale and the rest from fresh.
+func mix[T any](old, fresh []T, stale func(T) bool) []T {
+	var out []T
+	for _, x := range old {
+		if stale(x) {
+			out = append(out, x)
+		}
+	}
+	for _, x := range fresh {
+		if !stale(x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+func (s *state) observe(uid types.UID, live, rendered bool, class *storagev1.StorageClass) populate.Observed {
+	w := s.world(live)
+	o := populate.Observed{
+		Now: s.now, Live: live, Namespace: namespace, Name: claimName, ClaimUID: uid,
+		Population: w.pop, Populator: Populator(), Class: class,
+		Source:  populate.Source{State: populate.SourceFound, Namespace: namespace, UID: "source", Generation: s.sourceGen},
+		Refused: s.refused,
+	}
+	if s.sourceGen == 0 {
+		o.Source = populate.Source{State: populate.SourceNotFound, Namespace: namespace}
+	}
+	primes := map[types.UID]bool{}
+	volumes := map[string]bool{}
+	for _, p := range w.pvcs {
+		of, _ := claimOf(p.Name)
+		switch {
+		case !isPrime(p):
+			o.Claim = p
+			if p.UID == uid && p.Spec.VolumeName != "" {
+				volumes[p.Spec.VolumeName] = true
+			}
+		case p.Labels[v1alpha1.LabelClaimUID] == string(uid) || of == string(uid):
+			o.Primes = append(o.Primes, *p)
+			primes[p.UID] = true
+			if p.Spec.VolumeName != "" {
+				volumes[p.Spec.VolumeName] = true
+			}
+		}
+	}
+	for _, p := range w.pods {
+		if of, _ := claimOf(p.Name); p.Labels[v1alpha1.LabelClaimUID] == string(uid) || of == string(uid) {
+			o.Workers = append(o.Workers, *p)
+		}
+	}
+	for _, d := range w.vols {
+		ref := d.pv.Spec.ClaimRef
+		mine := volumes[d.pv.Name] || d.pv.Labels[v1alpha1.LabelClaimUID] == string(uid)
+		if ref != nil {
+			of, _ := claimOf(ref.Name)
+			mine = mine || ref.UID == uid || primes[ref.UID] || of == string(uid)
+		}
+		if mine {
+			o.Volumes = append(o.Volumes, *d.pv)
+		}
+	}
+	if rendered {
+		attempt := int32(0)
+		if w.pop != nil {
+			attempt = w.pop.Spec.Attempt
+		}
+		o.Rendered = &populate.Rendered{Attempt: attempt, Pod: WorkerPod()}
+	}
+	return o
+}
+
+// decide lets the planner have what it needs and returns what it decides.
+func (e *Explorer) decide(s *state, uid types.UID) populate.Decision {
+	live, rendered := false, false
+	for range 8 {
+		o := s.observe(uid, live, rendered, e.class)
+		d := e.Planner(o)
+		e.decisions++
+		if d.Need == 0 {
+			return d
+		}
+		if d.Step != nil {
+			s.breach("Need and Step are exclusive, got both by %q", d.Why)
+		}
+		before := [2]bool{live, rendered}
+		live = live || d.Need&populate.NeedLive != 0
+		rendered = rendered || d.Need&populate.NeedRender != 0
+		if before == [2]bool{live, rendered} {
+			s.breach("planner asks twice for the same depth, %q", d.Why)
+			return populate.Decision{}
+		}
+	}
+	return populate.Decision{}
+}
+
+// apply carries out one step as the API server would, and says whether it did
+// anything. A step that is late was decided on another state.
+func (s *state) apply(step populate.Step, uid types.UID, late bool) bool {
+	switch t := step.(type) {
+	case populate.CreatePopulation:
+		return s.createPopulation(t)
+	case populate.DeletePopulation:
+		if s.pop == nil || (t.UID != "" && s.pop.UID != t.UID) {
+			return false
+		}
+		if s.pop.Spec.ClaimUID == uid && s.pvcByUID(uid) != nil && metaOwner(s.pop) == uid {
+			s.breach("F2: the Population of a living claim is deleted")
+		}
+		s.pop = nil
+		return true
+	case populate.Allocate:
+		if !s.popIs(t.UID, t.ResourceVersion) || t.To <= s.pop.Spec.Attempt {
+			return false
+		}
+		s.allocated()
+		s.editPop(func(p *v1alpha1.Population) { p.Spec.Attempt = t.To })
+		return true
+	case populate.WriteStatus:
+		return s.writeStatus(t)
+	case populate.CreatePrime:
+		return s.createPrime(t)
+	case populate.CreateWorker:
+		if !s.writeStatus(t.Record) {
+			return false
+		}
+		return s.createWorker(t, late)
+	case populate.DeletePrime:
+		p := s.pvc(t.Name)
+		if p == nil || (t.UID != "" && p.UID != t.UID) || (t.ResourceVersion != "" && p.ResourceVersion != t.ResourceVersion) {
+			return false
+		}
+		return s.managerDeletesPrime(p)
+	case populate.DeleteWorker:
+		p := s.pod(t.Name)
+		if p == nil || (t.UID != "" && p.UID != t.UID) || (t.ResourceVersion != "" && p.ResourceVersion != t.ResourceVersion) {
+			return false
+		}
+		if p.Labels[v1alpha1.LabelRole] != v1alpha1.RoleWorker {
+			s.breach("F2: Pod %q, which is not ours, is deleted", p.Name)
+		}
+		s.deletePod(p)
+		return true
+	case populate.Rebind:
+		return s.rebind(t)
+	case populate.SetReclaimPolicy:
+		return s.editVolume(t.Volume, t.UID, t.ResourceVersion, t.Labels, func(pv *corev1.PersistentVolume) {
+			pv.Spec.PersistentVolumeReclaimPolicy = t.Policy
+		})
+	case populate.LabelVolume:
+		return s.editVolume(t.Volume, t.UID, t.ResourceVersion, t.Labels, nil)
+	case populate.ReleaseForeign:
+		return s.editVolume(t.Volume, t.UID, t.ResourceVersion, nil, func(pv *corev1.PersistentVolume) { pv.Spec.ClaimRef = nil })
+	case populate.UnselectNode:
+		c := s.claim()
+		if c == nil || c.UID != t.UID || c.ResourceVersion != t.ResourceVersion {
+			return false
+		}
+		s.editPVC(c, func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, selectedNode) })
+		return true
+	case populate.SetFinalizer:
+		return false // no finalizer in placement Claim
+	}
+	s.breach("unknown step %T", step)
+	return false
+}
+
+func metaOwner(p *v1alpha1.Population) types.UID {
+	if len(p.OwnerReferences) == 0 {
+		return ""
+	}
+	return p.OwnerReferences[0].UID
+}
+
+func (s *state) createPopulation(t populate.CreatePopulation) bool {
+	if s.pop != nil {
+		return false
+	}
+	p := t.Population.DeepCopy()
+	p.UID, p.ResourceVersion, p.CreationTimestamp = s.newUID("pop"), s.nextRV(), s.stamp()
+	p.Generation, p.Status = 1, v1alpha1.PopulationStatus{}
+	if p.Spec.Nonce == "" {
+		p.Spec.Nonce = fmt.Sprintf("nonce-%s", p.UID)
+	}
+	s.pop = p
+	return true
+}
+
+func (s *state) popIs(uid types.UID, rv string) bool {
+	return s.pop != nil && (uid == "" || s.pop.UID == uid) && (rv == "" || s.pop.ResourceVersion == rv)
+}
+
+func (s *state) writeStatus(t populate.WriteStatus) bool {
+	if !s.popIs(t.UID, t.ResourceVersion) {
+		return false
+	}
+	s.editPop(func(p *v1alpha1.Population) { p.Status = *t.Status.DeepCopy() })
+	return true
+}
+
+func (s *state) createPrime(t populate.CreatePrime) bool {
+	if s.pvc(t.Prime.Name) != nil {
+		return false
+	}
+	p := t.Prime.DeepCopy()
+	p.UID = s.newUID("prime")
+	p.Status.Phase = corev1.ClaimPending
+	s.addPVC(p)
+	s.refused = populate.Refusal{}
+	return true
+}
+
+func (s *state) createWorker(t populate.CreateWorker, late bool) bool {
+	if s.pod(t.Worker.Name) != nil {
+		return false
+	}
+	prime := s.pvc(t.Worker.Name)
+	if !late && s.frozen == nil && !s.sc.Immediately && (prime == nil || prime.Status.Phase != corev1.ClaimBound) {
+		s.breach("F1: worker %q is created before its prime is Bound", t.Worker.Name)
+	}
+	w := t.Worker.DeepCopy()
+	w.UID = s.newUID("worker")
+	w.Status.Phase = corev1.PodPending
+	s.addPod(w)
+	s.refused = populate.Refusal{}
+	return true
+}
+
+func (s *state) managerDeletesPrime(p *corev1.PersistentVolumeClaim) bool {
+	if p.Labels[v1alpha1.LabelRole] != v1alpha1.RolePrime {
+		s.breach("F2: claim %q, which is not ours, is deleted", p.Name)
+	}
+	for _, d := range s.vols {
+		if d.foreign && d.pv.Spec.ClaimRef != nil && d.pv.Spec.ClaimRef.UID == p.UID &&
+			d.pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
+			s.breach("F2: prime %q is deleted while somebody's volume %q would go with it", p.Name, d.pv.Name)
+		}
+	}
+	s.deletePVC(p)
+	return true
+}
+
+func (s *state) rebind(t populate.Rebind) bool {
+	d := s.disk(t.Volume)
+	if d == nil || (t.UID != "" && d.pv.UID != t.UID) || (t.ResourceVersion != "" && d.pv.ResourceVersion != t.ResourceVersion) {
+		return false
+	}
+	if t.ClaimRef.UID == "" {
+		s.breach("F1: volume %q is handed to a claim without its UID", t.Volume)
+	}
+	switch {
+	case !d.filled || len(d.writers) != 1:
+		s.breach("F1: volume %q is handed over, filled %t by writers %v", t.Volume, d.filled, d.writers)
+	case d.released:
+		s.breach("F1: volume %q was Released and is handed over", t.Volume)
+	case d.pv.Spec.PersistentVolumeReclaimPolicy != s.sc.policy():
+		s.breach("F2: volume %q is handed over with policy %s", t.Volume, d.pv.Spec.PersistentVolumeReclaimPolicy)
+	}
+	ref := t.ClaimRef
+	return s.editVolume(t.Volume, t.UID, t.ResourceVersion, t.Labels, func(pv *corev1.PersistentVolume) { pv.Spec.ClaimRef = &ref })
+}
+
+func (s *state) editVolume(name string, uid types.UID, rv string, labels map[string]string, change func(*corev1.PersistentVolume)) bool {
+	d := s.disk(name)
+	if d == nil || (uid != "" && d.pv.UID != uid) || (rv != "" && d.pv.ResourceVersion != rv) {
+		return false
+	}
+	s.editPV(d, func(pv *corev1.PersistentVolume) {
+		for k, v := range labels {
+			if v == "" {
+				delete(pv.Labels, k)
+				continue
+			}
+			if pv.Labels == nil {
+				pv.Labels = map[string]string{}
+			}
+			pv.Labels[k] = v
+		}
+		if change != nil {
+			change(pv)
+		}
+	})
+	return true
+}
+
+// halves are the states that a step leaves when it is applied in part only.
+func halves(step populate.Step) (populate.Step, bool) {
+	if t, ok := step.(populate.CreateWorker); ok {
+		return t.Record, true
+	}
+	return nil, false
+}
+
+// creates says that a step creates something that quota or admission may refuse.
+func creates(step populate.Step) bool {
+	switch step.(type) {
+	case populate.CreatePrime, populate.CreateWorker:
+		return true
+	}
+	return false
+}
+
+// freeze stops the cache of one kind.
+func (s *state) freeze(kind string) {
+	s.frozen = &frozen{kind: kind, pvcs: slices.Clone(s.pvcs), pods: slices.Clone(s.pods), pop: s.pop, vols: slices.Clone(s.vols)}
+}

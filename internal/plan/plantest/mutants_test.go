@@ -1,0 +1,309 @@
+package plantest_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/plan/plantest"
+	"github.com/sluice-dev/sluice/internal/plan/populate"
+)
+
+// blind returns the planner with an observation that hides something from it.
+func blind(hide func(*populate.Observed)) plantest.Planner {
+	return func(o populate.Observed) populate.Decision {
+		copyObjects(&o)
+		hide(&o)
+		return populate.Next(o)
+	}
+}
+
+// rash returns the planner with its decisions changed.
+func rash(change func(*populate.Observed, *populate.Decision)) plantest.Planner {
+	return func(o populate.Observed) populate.Decision {
+		d := populate.Next(o)
+		change(&o, &d)
+		return d
+	}
+}
+
+func copyObjects(o *populate.Observed) {
+	o.Claim, o.Population = o.Claim.DeepCopy(), o.Population.DeepCopy()
+	primes, workers, volumes := o.Primes, o.Workers, o.Volumes
+	o.Primes, o.Workers, o.Volumes = nil, nil, nil
+	for i := range primes {
+		o.Primes = append(o.Primes, *primes[i].DeepCopy())
+	}
+	for i := range workers {
+		o.Workers = append(o.Workers, *workers[i].DeepCopy())
+	}
+	for i := range volumes {
+		o.Volumes = append(o.Volumes, *volumes[i].DeepCopy())
+	}
+}
+
+func handsOver(d *populate.Decision) bool {
+	return d.Why == populate.WhyHandOverPrime && d.Need == 0
+}
+
+// TestMutants shows that the explorer can fail: each of these planners breaks a
+// rule of the protocol, and each is caught.
+func TestMutants(t *testing.T) {
+	cases := map[string]struct {
+		reason       string
+		scenario     plantest.Scenario
+		disturbances int
+		only         []string
+		planner      plantest.Planner
+	}{
+		"RebindOntoReleased": {
+			reason:       "A volume that was Released may be half destroyed, whatever its UID and resourceVersion say",
+			disturbances: 1,
+			planner: rash(func(o *populate.Observed, d *populate.Decision) {
+				if d.Why != populate.WhyLost || d.Step == nil || len(o.Volumes) != 1 || o.Claim == nil {
+					return
+				}
+				pv := &o.Volumes[0]
+				d.Step = populate.Rebind{
+					Volume: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion,
+					ClaimRef: corev1.ObjectReference{Namespace: o.Namespace, Name: o.Name, UID: o.ClaimUID},
+				}
+			}),
+		},
+		"RebindWithoutResourceVersion": {
+			reason:       "Without the precondition a late rebind lands on a volume that was Released meanwhile",
+			disturbances: 2,
+			only:         []string{"an old leader decides to rebind", "user deletes worker"},
+			planner: rash(func(_ *populate.Observed, d *populate.Decision) {
+				if s, ok := d.Step.(populate.Rebind); ok {
+					s.ResourceVersion = ""
+					d.Step = s
+				}
+			}),
+		},
+		"RebindFromCache": {
+			reason:       "A stale cache must not pass for a live read",
+			disturbances: 2,
+			planner: func(o populate.Observed) populate.Decision {
+				stale := !o.Live
+				o.Live = true
+				d := populate.Next(o)
+				if s, ok := d.Step.(populate.Rebind); ok && stale {
+					s.ResourceVersion = ""
+					d.Step = s
+				}
+				return d
+			},
+		},
+		"WorkerBeforePrimeBound": {
+			reason: "The worker would be scheduled before its volume is known",
+			planner: rash(func(o *populate.Observed, d *populate.Decision) {
+				if d.Why != populate.WhyPrimePending {
+					return
+				}
+				p := o.Primes[0].DeepCopy()
+				w := plantest.WorkerPod()
+				w.Namespace, w.Name, w.Labels, w.Annotations, w.OwnerReferences = p.Namespace, p.Name, p.Labels, p.Annotations, p.OwnerReferences
+				w.Labels[v1alpha1.LabelRole] = v1alpha1.RoleWorker
+				pop := o.Population
+				d.Step = populate.CreateWorker{Worker: w, Record: populate.WriteStatus{
+					Namespace: pop.Namespace, Name: pop.Name, UID: pop.UID, ResourceVersion: pop.ResourceVersion, Status: pop.Status,
+				}}
+			}),
+		},
+		"ForeignVolumeTrusted": {
+			reason:   "A prime can be bound to somebody's volume, which must not be written to",
+			scenario: plantest.Scenario{ForeignVolume: true},
+			planner: blind(func(o *populate.Observed) {
+				for i := range o.Volumes {
+					o.Volumes[i].Annotations = nil
+					o.Volumes[i].CreationTimestamp = metav1.NewTime(o.Now)
+				}
+			}),
+		},
+		"ForeignVolumeUnprotected": {
+			reason:   "A foreign volume with policy Delete goes with the prime it is bound to",
+			scenario: plantest.Scenario{ForeignVolume: true},
+			planner: rash(func(o *populate.Observed, d *populate.Decision) {
+				if s, ok := d.Step.(populate.SetReclaimPolicy); ok && s.Policy == corev1.PersistentVolumeReclaimRetain {
+					d.Step = populate.DeletePrime{Namespace: o.Primes[0].Namespace, Name: o.Primes[0].Name, UID: o.Primes[0].UID}
+				}
+			}),
+		},
+		"AdoptByName": {
+			reason:   "What merely stands under a temporary's name is not ours",
+			scenario: plantest.Scenario{NameTaken: true},
+			planner: blind(func(o *populate.Observed) {
+				if o.Population == nil || o.Claim == nil {
+					return
+				}
+				for i := range o.Primes {
+					adopt(&o.Primes[i], o, v1alpha1.RolePrime)
+				}
+				for i := range o.Workers {
+					adopt(&o.Workers[i], o, v1alpha1.RoleWorker)
+				}
+			}),
+		},
+		"DeletePopulationWithoutUID": {
+			reason:       "A late delete by name hits the record of the claim that came after",
+			disturbances: 2,
+			only:         []string{"an old leader decides to delete Population", "user deletes the claim"},
+			planner: rash(func(_ *populate.Observed, d *populate.Decision) {
+				if s, ok := d.Step.(populate.DeletePopulation); ok {
+					s.UID = ""
+					d.Step = s
+				}
+			}),
+		},
+		"WorkerMadeAgain": {
+			reason:       "A worker deleted by force may still be writing when the next one starts on the same volume",
+			disturbances: 1,
+			planner: blind(func(o *populate.Observed) {
+				if len(o.Workers) == 0 && len(o.Primes) == 1 && o.Population != nil {
+					o.Population.Status.Prime = nil
+				}
+			}),
+		},
+		"StoppedWorkerTrusted": {
+			reason:       "A container that ends with 0 because its Pod was deleted has not finished",
+			disturbances: 1,
+			planner: blind(func(o *populate.Observed) {
+				for i := range o.Workers {
+					if s := o.Workers[i].Status.ContainerStatuses; len(s) > 0 && s[0].State.Terminated != nil {
+						o.Workers[i].DeletionTimestamp = nil
+					}
+				}
+			}),
+		},
+		"ExitCodeIgnored": {
+			reason:   "A worker that failed has not filled its volume",
+			scenario: plantest.Scenario{AlwaysFails: true},
+			planner: blind(func(o *populate.Observed) {
+				for i := range o.Workers {
+					for j := range o.Workers[i].Status.ContainerStatuses {
+						if end := o.Workers[i].Status.ContainerStatuses[j].State.Terminated; end != nil {
+							end.ExitCode = 0
+							o.Workers[i].Status.Phase = corev1.PodSucceeded
+						}
+					}
+				}
+			}),
+		},
+		"WorkerDeletedFirst": {
+			reason: "The worker holds the prime until the volume is handed over",
+			planner: rash(func(o *populate.Observed, d *populate.Decision) {
+				if handsOver(d) {
+					d.Step = populate.DeleteWorker{Namespace: o.Workers[0].Namespace, Name: o.Workers[0].Name, UID: o.Workers[0].UID}
+				}
+			}),
+		},
+		"FilledVolumeSetToDelete": {
+			reason:   "A volume that is handed over keeps the policy of its class",
+			scenario: plantest.Scenario{Retain: true},
+			planner: rash(func(o *populate.Observed, d *populate.Decision) {
+				if pv := &o.Volumes; handsOver(d) && (*pv)[0].Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
+					d.Step = populate.SetReclaimPolicy{
+						Volume: (*pv)[0].Name, UID: (*pv)[0].UID, ResourceVersion: (*pv)[0].ResourceVersion,
+						Policy: corev1.PersistentVolumeReclaimDelete,
+					}
+				}
+			}),
+		},
+		"RetainLeaks": {
+			reason:       "A volume never handed over goes with its attempt even where the class retains",
+			scenario:     plantest.Scenario{Retain: true, AlwaysFails: true},
+			disturbances: 0,
+			planner: blind(func(o *populate.Observed) {
+				for i := range o.Volumes {
+					o.Volumes[i].Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+				}
+			}),
+		},
+		"NothingCleanedUp": {
+			reason: "After success the worker goes",
+			planner: rash(func(_ *populate.Observed, d *populate.Decision) {
+				if d.Why == populate.WhySettled {
+					*d = populate.Decision{Why: d.Why}
+				}
+			}),
+		},
+		"DeletionOverlooked": {
+			reason:       "A claim that is being deleted is not worked for",
+			disturbances: 1,
+			planner: blind(func(o *populate.Observed) {
+				if o.Claim == nil || o.Claim.DeletionTimestamp != nil {
+					o.Claim = plantest.Claim(o.Name, string(o.ClaimUID))
+				}
+			}),
+		},
+		"NoBackOff": {
+			reason:   "A bad source must not be tried in a hot loop",
+			scenario: plantest.Scenario{AlwaysFails: true},
+			planner: blind(func(o *populate.Observed) {
+				if o.Population != nil && o.Population.Status.Result != nil {
+					o.Population.Status.Result.EndedAt = ptr.To(metav1.NewTime(o.Now.Add(-time.Hour)))
+				}
+			}),
+		},
+		"NoCap": {
+			reason:   "A bad source must not be tried for ever",
+			scenario: plantest.Scenario{AlwaysFails: true},
+			planner: blind(func(o *populate.Observed) {
+				o.Populator = o.Populator.DeepCopy()
+				o.Populator.Spec.MaxAttempts = 100
+			}),
+		},
+		"SuccessClaimedTooSoon": {
+			reason: "Success is said when the claim is bound, not when the worker is done",
+			planner: blind(func(o *populate.Observed) {
+				if len(o.Volumes) == 1 && o.Claim != nil && o.Volumes[0].Labels[v1alpha1.LabelRole] == populate.RoleFilled {
+					o.Claim.Spec.VolumeName = o.Volumes[0].Name
+					metav1.SetMetaDataAnnotation(&o.Claim.ObjectMeta, "pv.kubernetes.io/bind-completed", "yes")
+				}
+			}),
+		},
+		"NeverQuiet": {
+			reason: "A settled claim costs nothing",
+			planner: rash(func(_ *populate.Observed, d *populate.Decision) {
+				if d.Why == populate.WhySettled {
+					d.RequeueAfter = time.Minute
+				}
+			}),
+		},
+		"NodeKept": {
+			reason:       "A node that nothing can be provisioned for is given back to the scheduler",
+			scenario:     plantest.Scenario{WaitForConsumer: true},
+			disturbances: 1,
+			planner: blind(func(o *populate.Observed) {
+				for i := range o.Primes {
+					metav1.SetMetaDataAnnotation(&o.Primes[i].ObjectMeta, "volume.kubernetes.io/selected-node", "node-1")
+				}
+			}),
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			sc := tc.scenario
+			sc.Name = name
+			e := plantest.Explorer{Planner: tc.planner, Scenario: sc, Disturbances: tc.disturbances, Only: tc.only, MaxStates: 30000}
+			r := e.Explore()
+			if r.Violation == nil {
+				t.Fatalf("%s: not caught in %d states (complete %t)", tc.reason, r.States, r.Complete)
+			}
+			t.Logf("%s: caught after %d states by %s", tc.reason, r.States, r.Violation.Invariant)
+		})
+	}
+}
+
+func adopt(m metav1.Object, o *populate.Observed, role string) {
+	m.SetLabels(map[string]string{
+		v1alpha1.LabelClaimUID: string(o.ClaimUID), v1alpha1.LabelAttempt: "1", v1alpha1.LabelRole: role,
+	})
+	m.SetAnnotations(map[string]string{v1alpha1.AnnotationNonce: o.Population.Spec.Nonce})
+	m.SetOwnerReferences([]metav1.OwnerReference{{UID: o.ClaimUID, Controller: ptr.To(true)}})
+}
