@@ -97,6 +97,7 @@ func TestDefaults(t *testing.T) {
 		"CustomResourceDefinition/volumepopulators.populator.storage.k8s.io",
 		"PodDisruptionBudget/sluice-manager", "Service/sluice-metrics", "Service/sluice-webhooks",
 		"ValidatingAdmissionPolicy/sluice-manager-pods", "ValidatingAdmissionPolicyBinding/sluice-manager-pods",
+		"ValidatingAdmissionPolicy/sluice-manager-files", "ValidatingAdmissionPolicyBinding/sluice-manager-files",
 		"ValidatingAdmissionPolicy/sluice-manager-claims", "ValidatingAdmissionPolicyBinding/sluice-manager-claims",
 		"ValidatingAdmissionPolicy/sluice-manager-volumes", "ValidatingAdmissionPolicyBinding/sluice-manager-volumes",
 	} {

@@ -1,0 +1,115 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/cluster/helm"
+)
+
+// authority is the certificate authority that the API server checks the
+// webhooks with.
+func authority(ctx context.Context) (string, error) {
+	hooks, err := get(ctx, "", "sluice", &admissionv1.ValidatingWebhookConfiguration{})
+	if err != nil {
+		return "", err
+	}
+	bundle := ""
+	for _, h := range hooks.Webhooks {
+		if len(h.ClientConfig.CABundle) == 0 {
+			return "", fmt.Errorf("webhook %q has no certificate authority", h.Name)
+		}
+		bundle += string(h.ClientConfig.CABundle)
+	}
+	return bundle, nil
+}
+
+// TestUpgrade upgrades the chart while a population runs: it completes, and the
+// certificates stay.
+func TestUpgrade(t *testing.T) {
+	ns := space(t)
+	before, err := authority(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow(t, ns, 5)
+	changed := sluice
+	changed.Values = map[string]any{"image": sluice.Values["image"], "podAnnotations": map[string]any{"e2e.sluice.dev/upgraded": "true"}}
+	if _, err := changed.Upgrade(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := authority(t.Context()); err != nil || after != before {
+		t.Errorf("the upgrade changed the webhooks' certificate authority (%v)", err)
+	}
+	pods, err := managerPods(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pods {
+		if p.DeletionTimestamp == nil && p.Annotations["e2e.sluice.dev/upgraded"] != "true" {
+			t.Errorf("Pod %q is of the release before the upgrade", p.Name)
+		}
+	}
+	if p := phase(t, ns, "claim", v1alpha1.PhaseSucceeded); p.Spec.Attempt != 1 {
+		t.Errorf("attempt %d succeeded, want 1", p.Spec.Attempt)
+	}
+	succeeded(t, ns, "claim")
+}
+
+// TestUninstall uninstalls the chart: nothing of it stays but the kinds and
+// their objects, claims stay filled and can be deleted, and a new installation
+// takes over.
+func TestUninstall(t *testing.T) {
+	ns := space(t)
+	create(t, source(groupHello, "Hello", ns, "src", map[string]any{"fileName": "file", "fileContents": "kept"}))
+	create(t, claimFor(ns, "claim", immediate, corev1.PersistentVolumeFilesystem, groupHello, "Hello", "src"))
+	succeeded(t, ns, "claim")
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if _, err := sluice.Ensure(ctx); err != nil {
+			t.Errorf("install again: %v", err)
+		}
+	})
+	if err := sluice.Uninstall(); err != nil {
+		t.Fatal(err)
+	}
+
+	left := mustKubectl(t, "get", "-A", "-o", "name", "-l", "app.kubernetes.io/name=sluice",
+		"deployments,pods,services,serviceaccounts,leases,secrets,poddisruptionbudgets,roles,rolebindings,"+
+			"clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,"+
+			"validatingadmissionpolicies,validatingadmissionpolicybindings")
+	if strings.TrimSpace(left) != "" {
+		t.Errorf("the chart left\n%s", left)
+	}
+	inNamespace := mustKubectl(t, "-n", helm.Namespace, "get", "-o", "name", "secrets,configmaps,leases,serviceaccounts,pods,services,endpointslices")
+	for line := range strings.Lines(inNamespace) {
+		// What every namespace has.
+		if line = strings.TrimSpace(line); line != "serviceaccount/default" && line != "configmap/kube-root-ca.crt" {
+			t.Errorf("%s is left in %s", line, helm.Namespace)
+		}
+	}
+	if p, err := populationOf(t.Context(), ns, "claim"); err != nil || p.Status.Phase != v1alpha1.PhaseSucceeded {
+		t.Errorf("the record of a filled volume went with the chart: %v", err)
+	}
+	pod := reader(ns, "claim", "file", corev1.PersistentVolumeFilesystem)
+	create(t, pod)
+	prints(t, pod, "kept\n")
+
+	// A claim that nobody fills can still be made and deleted.
+	late := claimFor(ns, "late", immediate, corev1.PersistentVolumeFilesystem, groupHello, "Hello", "src")
+	create(t, late)
+	if _, err := sluice.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	succeeded(t, ns, "late")
+	if p, err := populationOf(t.Context(), ns, "claim"); err != nil || p.Spec.Attempt != 1 || p.Status.Phase != v1alpha1.PhaseSucceeded {
+		t.Errorf("the new installation touched a settled claim: %+v (%v)", p, err)
+	}
+}

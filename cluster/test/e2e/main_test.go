@@ -1,0 +1,81 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/cluster/clustertest"
+	"github.com/sluice-dev/sluice/cluster/config"
+	"github.com/sluice-dev/sluice/cluster/helm"
+	"github.com/sluice-dev/sluice/cluster/images"
+)
+
+// What all tests share.
+var (
+	cluster    *clustertest.Cluster
+	kube       client.Client         // as administrator
+	clientset  *kubernetes.Clientset // for logs
+	sluice     helm.Release
+	repository = filepath.Join("..", "..", "..")
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	cfg, err := config.Config{Name: "e2e"}.WithDefaults(nil)
+	if err == nil {
+		err = images.Build(context.Background(), images.Options{Root: cfg.Repository, Dir: cfg.ImagesDir})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return clustertest.Main(m, clustertest.Config{Nodes: clustertest.Nodes(2), CSI: true}, ready)
+}
+
+// ready installs Sluice and what the tests of several files need.
+func ready(c *clustertest.Cluster) error {
+	cluster = c
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	var err error
+	if kube, err = client.New(c.RESTConfig(), client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("build client: %w", err)
+	}
+	if clientset, err = kubernetes.NewForConfig(c.RESTConfig()); err != nil {
+		return fmt.Errorf("build clientset: %w", err)
+	}
+	sluice = helm.Sluice(repository, c.Kubeconfig)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	if _, err := sluice.Install(ctx); err != nil {
+		return fmt.Errorf("%w\n%s", err, managerLog(ctx))
+	}
+	for _, file := range []string{
+		filepath.Join(repository, "examples", "hello", "hello-crd.yaml"),
+		filepath.Join(repository, "examples", "hello", "hello-populator.yaml"),
+		filepath.Join("testdata", "delay.yaml"),
+	} {
+		if out, err := kubectl(ctx, "apply", "-f", file); err != nil {
+			return fmt.Errorf("apply %q: %w\n%s", file, err, out)
+		}
+	}
+	if out, err := kubectl(ctx, "wait", "--for=condition=Accepted", "populator/hello", "populator/delay", "--timeout=30s"); err != nil {
+		return fmt.Errorf("wait for Populators: %w\n%s\n%s", err, out, managerLog(ctx))
+	}
+	return nil
+}
