@@ -19,12 +19,13 @@ import (
 // Prefix begins the name of every cluster's cgroup.
 const Prefix = "sluice-"
 
-// Root returns the path of a cluster's cgroup within a hierarchy.
-func Root(cluster string) string { return "/" + Prefix + cluster }
+// Root returns the path within a hierarchy of the cgroup of the cluster with
+// that ID.
+func Root(id string) string { return "/" + Prefix + id }
 
 // NodeRoot returns the path of a node's cgroup within a hierarchy: what its
 // kubelet takes as root.
-func NodeRoot(cluster, node string) string { return Root(cluster) + "/" + node }
+func NodeRoot(id, node string) string { return Root(id) + "/" + node }
 
 // system is where the processes that are not in a Pod live. In version 2 a
 // group with children has no processes itself.
@@ -81,22 +82,22 @@ func OnlyVersion2(hs []Hierarchy) bool {
 
 // Enter makes the cluster's cgroups and those of its nodes, and moves the
 // calling process into the cluster's. What it starts later is in there, too.
-func Enter(cluster string, nodes []string) error {
+func Enter(id string, nodes []string) error {
 	hs, err := Hierarchies()
 	if err != nil {
 		return err
 	}
 	for _, h := range hs {
-		groups := []string{Root(cluster), filepath.Join(Root(cluster), system)}
+		groups := []string{Root(id), filepath.Join(Root(id), system)}
 		for _, n := range nodes {
-			groups = append(groups, NodeRoot(cluster, n))
+			groups = append(groups, NodeRoot(id, n))
 		}
 		for _, group := range groups {
 			if err := h.create(group); err != nil {
 				return err
 			}
 		}
-		if err := h.move(0, filepath.Join(Root(cluster), system)); err != nil {
+		if err := h.move(0, filepath.Join(Root(id), system)); err != nil {
 			return err
 		}
 	}
@@ -171,22 +172,22 @@ func Leave(pids ...int) error {
 	return nil
 }
 
-// Find returns the folders of clusters' top cgroups: of one cluster, or of all
-// if the name is empty.
-func Find(cluster string) ([]string, error) {
+// Find returns the folders of clusters' top cgroups: of the cluster with that
+// ID, or of all if it is empty.
+func Find(id string) ([]string, error) {
 	hs, err := Hierarchies()
 	if err != nil {
 		return nil, err
 	}
-	pattern := Prefix + cluster
-	if cluster == "" {
+	pattern := Prefix + id
+	if id == "" {
 		pattern += "*"
 	}
 	var out []string
 	for _, h := range hs {
 		found, err := filepath.Glob(filepath.Join(h.Dir, pattern))
 		if err != nil {
-			return nil, fmt.Errorf("find cgroups of %q: %w", cluster, err)
+			return nil, fmt.Errorf("find cgroups of %q: %w", id, err)
 		}
 		out = append(out, found...)
 	}

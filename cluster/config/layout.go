@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -52,12 +54,13 @@ func (l Layout) PKI() string { return filepath.Join(l.Dir, "pki") }
 // Etcd is the data folder of etcd.
 func (l Layout) Etcd() string { return filepath.Join(l.Dir, "etcd") }
 
-// Storage holds the simulated storage's volumes. Its name appears in the
-// backing file of every loop device of the cluster, also after the cluster's
-// mounts are gone.
-func (l Layout) Storage(cluster string) string {
-	return filepath.Join(l.Dir, "sluice-storage-"+cluster)
-}
+// StoragePrefix begins the name of the folder that Storage returns.
+const StoragePrefix = "sluice-storage-"
+
+// Storage holds the volumes of the simulated storage of the cluster with that
+// ID. Its name appears in the backing file of every loop device of the cluster,
+// also after the cluster's mounts are gone.
+func (l Layout) Storage(id string) string { return filepath.Join(l.Dir, StoragePrefix+id) }
 
 // Scratch is an empty folder that serves as a mount point.
 func (l Layout) Scratch() string { return filepath.Join(l.Dir, "scratch") }
@@ -102,6 +105,16 @@ func setDefault(field *string, value string) {
 	if *field == "" {
 		*field = value
 	}
+}
+
+// ID tells the cluster apart from every other on the machine, also from one of
+// the same name that another checkout runs.
+func (c Config) ID() string { return ID(c.Root, c.Name) }
+
+// ID returns the ID of the cluster of that name below root.
+func ID(root, name string) string {
+	sum := sha256.Sum256([]byte(filepath.Join(root, name)))
+	return name + "-" + hex.EncodeToString(sum[:3])
 }
 
 // Layout returns the cluster's files as the host sees them.

@@ -11,8 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -250,43 +248,4 @@ func (r *Run) stopNow() error {
 		return errors.Join(failed, err)
 	}
 	return failed
-}
-
-// Down stops the cluster of that name, whoever started it and whatever became
-// of it, and removes everything that it made. One that is not there is no
-// error.
-func Down(root, name string) error {
-	first, running, err := residue.FindInit(filepath.Join(root, name))
-	if err != nil {
-		return err
-	}
-	if running {
-		if err := first.Terminate(stopGrace); err != nil {
-			return err
-		}
-	}
-	return residue.Remove(residue.Scope{Root: root, Cluster: name})
-}
-
-// List returns the names of the clusters that run or left something below root.
-func List(root string) ([]string, error) {
-	entries, err := os.ReadDir(root)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("list clusters: %w", err)
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	inits, err := residue.Inits(root)
-	if err != nil {
-		return nil, err
-	}
-	for _, i := range inits {
-		if name := filepath.Base(i.Dir); !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names, nil
 }

@@ -266,7 +266,7 @@ func (n *Node) writeKubelet() error {
 		"authorization":            object{"mode": "Webhook"},
 		"containerRuntimeEndpoint": "unix://" + containerdSocket,
 		"cgroupDriver":             "cgroupfs",
-		"cgroupRoot":               cgroups.NodeRoot(n.run.Config.Name, n.Name),
+		"cgroupRoot":               cgroups.NodeRoot(n.run.Config.ID(), n.Name),
 		"failCgroupV1":             false,
 		"failSwapOn":               false,
 		"healthzBindAddress":       address,
@@ -280,6 +280,10 @@ func (n *Node) writeKubelet() error {
 		"kubeAPIQPS":               200,
 		"kubeAPIBurst":             400,
 		"eventRecordQPS":           0,
+		// The kubelet stages a volume only after it reported it in use, which it
+		// does with its status: by default up to ten seconds for nothing.
+		"nodeStatusUpdateFrequency": "500ms",
+		"nodeStatusReportFrequency": "5m",
 		// The machine's disk is not the node's to clean up.
 		"imageGCHighThresholdPercent": 100,
 		"imageGCLowThresholdPercent":  99,

@@ -3,9 +3,7 @@ package residue
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -15,69 +13,96 @@ import (
 	"github.com/sluice-dev/sluice/cluster/csi/disk"
 )
 
-// file identifies a file whatever its name is in a mount namespace.
-type file struct{ dev, ino uint64 }
-
 func loops(s Scope) ([]Item, error) {
-	return loopsOf(filepath.Join(s.Root, s.Cluster), s.Cluster)
+	all, err := disk.Loops()
+	if err != nil {
+		return nil, fmt.Errorf("list loop devices: %w", err)
+	}
+	var items []Item
+	for _, l := range ours(all, s.id(), nodeOf, backingOf) {
+		items = append(items, Item{
+			Kind:   KindLoop,
+			Name:   fmt.Sprintf("%s (%s)", l.Path, l.Backing),
+			remove: func() error { return detach(l.Path) },
+		})
+	}
+	return items, nil
 }
 
-// DetachLoops frees the loop devices of a cluster whose state is seen at dir.
-// One that is still mounted goes with the last mount.
-func DetachLoops(dir, cluster string) error {
-	items, err := loopsOf(dir, cluster)
+// DetachLoops frees the loop devices of the cluster with that ID. One that is
+// in use goes with its last user.
+func DetachLoops(id string) error {
+	all, err := disk.Loops()
 	if err != nil {
-		return err
+		return fmt.Errorf("list loop devices: %w", err)
 	}
-	for _, i := range items {
-		if err := i.remove(); err != nil {
+	for _, l := range ours(all, id, nodeOf, backingOf) {
+		if err := detach(l.Path); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// loopsOf returns the loop devices whose backing file is one of a cluster's: it
-// lies in the state folder, or carries the cluster's name although it was
-// unlinked or its mount is gone, or is itself such a loop device's node.
-func loopsOf(dir, cluster string) ([]Item, error) {
-	all, err := disk.Loops()
-	if err != nil || len(all) == 0 {
-		return nil, err
+// file identifies a file whatever its name is in a mount namespace.
+type file struct{ dev, ino uint64 }
+
+// ours picks the loop devices of the cluster with that ID, or of all clusters
+// if it is empty: their backing file is in a storage folder, which its path
+// shows even if the file was unlinked or its mount is gone; or it is itself the
+// node of such a device, as the kubelet makes for raw block volumes. node and
+// backing identify a device's node and its backing file.
+func ours(all []disk.Loop, id string, node, backing func(path string) (file, bool)) []disk.Loop {
+	mark := "/" + config.StoragePrefix
+	if id != "" {
+		mark += id + "/"
 	}
-	ours, err := files(dir)
-	if err != nil {
-		return nil, err
-	}
-	mark := filepath.Base(config.Layout{}.Storage(cluster))
-	if cluster != "" {
-		mark += "/"
-	}
-	var items []Item
+	var out []disk.Loop
+	nodes := map[file]bool{}
 	for again := true; again; {
 		again = false
-		for i, l := range all {
-			if l.Path == "" {
+		var others []disk.Loop
+		for _, l := range all {
+			f, ok := backing(l.Path)
+			if !strings.Contains(l.Backing, mark) && (!ok || !nodes[f]) {
+				others = append(others, l)
 				continue
 			}
-			if !strings.Contains(l.Backing, mark) && !ours[backing(l)] {
-				continue
+			out, again = append(out, l), true
+			if f, ok := node(l.Path); ok {
+				nodes[f] = true
 			}
-			var node syscall.Stat_t
-			if err := syscall.Stat(l.Path, &node); err == nil {
-				ours[file{node.Dev, node.Ino}] = true
-				again = true // a device on this device is ours, too
-			}
-			items = append(items, Item{Kind: KindLoop, Name: l.Path + " (" + l.Backing + ")", remove: func() error { return detach(l) }})
-			all[i] = disk.Loop{}
 		}
+		all = others
 	}
-	return items, nil
+	return out
+}
+
+func nodeOf(path string) (file, bool) {
+	var stat syscall.Stat_t
+	if err := syscall.Stat(path, &stat); err != nil {
+		return file{}, false
+	}
+	return file{stat.Dev, stat.Ino}, true
+}
+
+// backingOf asks the kernel for the identity of a loop device's file.
+func backingOf(path string) (file, bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		return file{}, false // detached meanwhile
+	}
+	defer f.Close() //nolint:errcheck // only asked
+	info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
+	if err != nil {
+		return file{}, false
+	}
+	return file{info.Device, info.Inode}, true
 }
 
 // detach frees a loop device; one in use goes with its last user.
-func detach(l disk.Loop) error {
-	f, err := os.Open(l.Path)
+func detach(path string) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("open loop device: %w", err)
 	}
@@ -86,54 +111,7 @@ func detach(l disk.Loop) error {
 		err = closeErr
 	}
 	if err != nil && !errors.Is(err, unix.ENXIO) {
-		return fmt.Errorf("detach %s: %w", l.Path, err)
+		return fmt.Errorf("detach %s: %w", path, err)
 	}
 	return nil
-}
-
-// backing asks the kernel for the identity of a loop device's file; the zero
-// value stands for none.
-func backing(l disk.Loop) file {
-	f, err := os.Open(l.Path)
-	if err != nil {
-		return file{} // detached meanwhile
-	}
-	defer f.Close() //nolint:errcheck // only asked
-	info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
-	if err != nil {
-		return file{}
-	}
-	return file{info.Device, info.Inode}
-}
-
-// files returns the identity of every regular file below dir.
-func files(dir string) (map[file]bool, error) {
-	ours := map[file]bool{}
-	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return ignoreMissing(err)
-		}
-		if !e.Type().IsRegular() {
-			return nil
-		}
-		info, err := e.Info()
-		if err != nil {
-			return ignoreMissing(err)
-		}
-		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-			ours[file{stat.Dev, stat.Ino}] = true
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list files of %q: %w", dir, err)
-	}
-	return ours, nil
-}
-
-func ignoreMissing(err error) error {
-	if os.IsNotExist(err) {
-		return nil
-	}
-	return err
 }

@@ -46,7 +46,7 @@ func mounts(s Scope) ([]Item, error) {
 }
 
 func groups(s Scope) ([]Item, error) {
-	dirs, err := cgroups.Find(s.Cluster)
+	dirs, err := cgroups.Find(s.id())
 	if err != nil {
 		return nil, err
 	}

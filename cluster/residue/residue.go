@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/sluice-dev/sluice/cluster/config"
 )
 
 // Kind says what sort of thing was left.
@@ -45,6 +47,14 @@ type Scope struct {
 	// Cluster is one cluster's name; empty means every cluster below Root, and
 	// what can no longer be told apart.
 	Cluster string
+}
+
+// id is the cluster's ID; empty for all.
+func (s Scope) id() string {
+	if s.Cluster == "" {
+		return ""
+	}
+	return config.ID(s.Root, s.Cluster)
 }
 
 // Find returns everything of the scope that still exists, state folders

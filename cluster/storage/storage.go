@@ -43,7 +43,7 @@ func New(run config.Run, layout config.Layout, nodes []*node.Node, plan *control
 func NodeService(node string) string { return "csi-node-" + node }
 
 func (s *Storage) socket() string { return filepath.Join(s.layout.Dir, "csi.sock") }
-func (s *Storage) state() string  { return s.layout.Storage(s.run.Config.Name) }
+func (s *Storage) state() string  { return s.layout.Storage(s.run.Config.ID()) }
 
 // Units returns the driver's programs, the side-cars and the objects.
 func (s *Storage) Units() ([]component.Unit, error) {

@@ -25,7 +25,7 @@ func Prepare(dir string) error {
 	for _, n := range run.Config.Nodes {
 		names = append(names, n.Name)
 	}
-	if err := cgroups.Enter(run.Config.Name, names); err != nil {
+	if err := cgroups.Enter(run.Config.ID(), names); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(run.Config.ImagesDir, 0o755); err != nil {

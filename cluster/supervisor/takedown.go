@@ -25,7 +25,7 @@ import (
 func (s *supervisor) takeDown() error {
 	return errors.Join(
 		killOthers(10*time.Second),
-		residue.DetachLoops(s.layout.Dir, s.run.Config.Name),
+		residue.DetachLoops(s.run.Config.ID()),
 		s.leaveCgroups(),
 	)
 }
@@ -70,7 +70,7 @@ func (s *supervisor) leaveCgroups() error {
 	if err := cgroups.Leave(1, 0); err != nil {
 		return err
 	}
-	dirs, err := cgroups.Find(s.run.Config.Name)
+	dirs, err := cgroups.Find(s.run.Config.ID())
 	if err != nil {
 		return err
 	}

@@ -22,9 +22,10 @@ func downCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "End clusters and remove all they made, also after a crash",
-		Long: "End every cluster of this repository, or the one that is named, and remove\n" +
+		Long: "End the cluster that is named, or every one that `up` started, and remove\n" +
 			"everything that they made: processes, mounts, loop devices, cgroups, network\n" +
-			"links and state. It does not matter who started a cluster or how it ended.",
+			"links and state. What crashed clusters left is removed, too. A cluster of a\n" +
+			"running test or demo ends with that, and is only ended here if it is named.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Config{Name: defaultName}.WithDefaults(nil)
@@ -33,8 +34,17 @@ func downCommand() *cobra.Command {
 			}
 			names := []string{name}
 			if name == "" {
-				if names, err = lifecycle.List(cfg.Root); err != nil {
+				known, err := lifecycle.List(cfg.Root)
+				if err != nil {
 					return err
+				}
+				names = nil
+				for _, k := range known {
+					if k.Attached {
+						fmt.Fprintf(cmd.OutOrStdout(), "cluster %q belongs to a running test or demo and ends with it\n", k.Name)
+						continue
+					}
+					names = append(names, k.Name)
 				}
 			}
 			for _, n := range names {
@@ -46,26 +56,36 @@ func downCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "", "name of the cluster (default: all)")
+	cmd.Flags().StringVar(&name, "name", "", "name of the cluster (default: all that `up` started)")
 	return cmd
 }
 
 func statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "List clusters, and what dead ones left on the machine",
+		Short: "List clusters, and everything of theirs on this machine",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Config{Name: defaultName}.WithDefaults(nil)
 			if err != nil {
 				return err
 			}
-			names, err := lifecycle.List(cfg.Root)
+			known, err := lifecycle.List(cfg.Root)
 			if err != nil {
 				return err
 			}
-			for _, n := range names {
-				fmt.Fprintf(cmd.OutOrStdout(), "%-20s %s\n", n, describe(config.Layout{Dir: filepath.Join(cfg.Root, n)}))
+			items, err := residue.Find(residue.Scope{Root: cfg.Root})
+			if err != nil {
+				return err
+			}
+			if len(known) == 0 && len(items) == 0 {
+				fmt.Fprintln(cmd.OutOrStdout(), "no cluster, and nothing left of one")
+			}
+			for _, k := range known {
+				fmt.Fprintf(cmd.OutOrStdout(), "%-20s %s\n", k.Name, describe(k))
+			}
+			for _, i := range items {
+				fmt.Fprintf(cmd.OutOrStdout(), "  %s\n", i)
 			}
 			return nil
 		},
@@ -73,22 +93,17 @@ func statusCommand() *cobra.Command {
 }
 
 // describe says in a few words how a cluster is.
-func describe(layout config.Layout) string {
-	_, running, err := residue.FindInit(layout.Dir)
-	if err != nil {
-		return err.Error()
-	}
-	status, err := config.Load[config.Status](layout.Status())
+func describe(k lifecycle.Known) string {
+	reason, _, _ := strings.Cut(k.Status.Reason, "\n")
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && running:
+	case k.Running && k.Status.Phase == "":
 		return string(config.PhaseStarting)
-	case err != nil && running:
-		return err.Error()
-	case running:
-		return string(status.Phase) + "  " + layout.Kubeconfig()
-	case status.Phase == config.PhaseFailed:
-		reason, _, _ := strings.Cut(status.Reason, "\n")
-		return "Failed: " + reason + " (logs in " + layout.Logs() + ")"
+	case k.Running && k.Attached:
+		return string(k.Status.Phase) + ", belongs to a running test or demo"
+	case k.Running:
+		return string(k.Status.Phase) + ", kubeconfig " + k.Layout.Kubeconfig()
+	case k.Status.Phase == config.PhaseFailed:
+		return "Failed: " + reason + " (logs in " + k.Layout.Logs() + ")"
 	}
 	return "Dead: `sluice-cluster down` removes what it left"
 }
