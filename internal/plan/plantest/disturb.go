@@ -84,6 +84,7 @@ func (s *state) users() []action {
 			add("deletes volume "+d.pv.Name, func(s *state) {
 				s.editPV(d, func(pv *corev1.PersistentVolume) { t := s.stamp(); pv.DeletionTimestamp = &t })
 			})
+			add("deletes volume "+d.pv.Name+" by force", func(s *state) { s.dropDisk(d) })
 		}
 	}
 	return out

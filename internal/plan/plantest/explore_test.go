@@ -13,6 +13,9 @@ import (
 // visited then, which takes minutes for 1 and hours for 2.
 const depthEnv = "SLUICE_EXPLORE_DISTURBANCES"
 
+// walksEnv sets how many random walks are taken through each scenario.
+const walksEnv = "SLUICE_EXPLORE_WALKS"
+
 var scenarios = []plantest.Scenario{
 	{Name: "Immediate"},
 	{Name: "WaitForFirstConsumer", WaitForConsumer: true},
@@ -52,9 +55,13 @@ func TestExplore(t *testing.T) {
 }
 
 func TestWalk(t *testing.T) {
-	walks := 40
-	if os.Getenv(depthEnv) != "" {
-		walks = 20000
+	walks := 60
+	if s := os.Getenv(walksEnv); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatalf("%s: %v", walksEnv, err)
+		}
+		walks = n
 	}
 	states := 0
 	for _, sc := range scenarios {

@@ -104,7 +104,13 @@ func attemptFailed(v *view) (Decision, bool) {
 	if r == nil {
 		return Decision{}, false
 	}
-	// The prime goes at once; the worker, which is kept for its log, holds it.
+	// What still runs is stopped; a worker that has ended is kept for its log.
+	if v.worker != nil && !ended(v.worker) {
+		if d, ok := v.deleteWorker(WhyClearing, v.worker); ok {
+			return d, true
+		}
+	}
+	// The prime goes at once, too, as far as a kept worker does not hold it.
 	if v.prime != nil {
 		if d, ok := v.deletePrime(WhyClearing, v.prime); ok {
 			return d, true
@@ -117,7 +123,7 @@ func attemptFailed(v *view) (Decision, bool) {
 	if d, ok := v.unselect(); ok {
 		return d, true
 	}
-	if wait := r.EndedAt.Add(backOff(string(v.ClaimUID), r)).Sub(v.Now); wait > 0 && !rearmed {
+	if wait := v.until(r, backOff(string(v.ClaimUID), r)); wait > 0 && !rearmed {
 		return Decision{RequeueAfter: wait, Why: WhyBackOff}, true
 	}
 	if d, ok := admission(v); ok {
@@ -132,6 +138,19 @@ func attemptFailed(v *view) (Decision, bool) {
 		return Decision{RequeueAfter: recheck, Why: WhyClearing}, true
 	}
 	return v.allocate(WhyNextAttempt), true
+}
+
+// until is how long it is until some time after the end of an attempt. A clock
+// that was set back by more than that must not hold things up for ever.
+func (v *view) until(r *v1alpha1.Result, d time.Duration) time.Duration {
+	if r.EndedAt == nil {
+		return 0
+	}
+	wait := r.EndedAt.Add(d).Sub(v.Now)
+	if wait > 2*d {
+		return 0
+	}
+	return wait
 }
 
 // rearmed says that the source or its populator changed since the attempt, so
@@ -152,7 +171,7 @@ func (v *view) stayFailed(r *v1alpha1.Result) Decision {
 	if v.worker == nil {
 		return Decision{Why: WhyFailed}
 	}
-	if wait := r.EndedAt.Add(keepWorker).Sub(v.Now); wait > 0 {
+	if wait := v.until(r, keepWorker); wait > 0 {
 		return Decision{RequeueAfter: wait, Why: WhyKeepWorker}
 	}
 	d, _ := v.deleteWorker(WhyFailed, v.worker)

@@ -75,25 +75,41 @@ func bound(v *view) (Decision, bool) {
 	pv := v.volume(name)
 	ours := v.filledFor(pv) && pv.Spec.ClaimRef != nil && pv.Spec.ClaimRef.UID == v.ClaimUID
 	switch {
-	case v.pop == nil, v.reason() == v1alpha1.ReasonBoundToForeignVolume:
-		if d, ok := v.sweep(WhyBoundElsewhere, v.primes(), v.workers()); ok {
-			return d, true
+	case v.pop == nil:
+		d, ok := v.sweep(WhyBoundElsewhere, v.primes(), v.workers())
+		if !ok {
+			d = Decision{Why: WhyNotAsked}
 		}
-		return Decision{Why: WhyNotAsked}, true
+		return d, true
 	case ours && v.claim.Annotations[annBindCompleted] == "":
 		return Decision{RequeueAfter: recheck, Why: WhyBinding}, true
 	case ours:
 		return v.succeed(pv), true
-	case !v.Live:
-		return Decision{Need: NeedLive, Why: WhyBoundElsewhere}, true
 	}
-	return v.say(WhyBoundElsewhere, 0, report{
+	r := report{
 		phase: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonBoundToForeignVolume, event: warning, keepSource: true,
 		message: fmt.Sprintf("The claim is bound to volume %q, which was not filled for it", name),
 		change: func(st *v1alpha1.PopulationStatus) {
 			st.Prime, st.VolumeName, st.VolumeUID, st.Progress = nil, "", "", nil
 		},
-	}), true
+	}
+	if pv == nil && v.claim.Status.Phase == corev1.ClaimLost {
+		r.reason, r.message = v1alpha1.ReasonVolumeLost, fmt.Sprintf("The claim is bound to volume %q, which no longer exists", name)
+	}
+	d := v.say(WhyBoundElsewhere, 0, r)
+	switch {
+	case d.Step != nil && !v.Live:
+		return Decision{Need: NeedLive, Why: WhyBoundElsewhere}, true
+	case d.Step != nil:
+		return d, true
+	}
+	if swept, ok := v.sweep(WhyBoundElsewhere, v.primes(), v.workers()); ok {
+		return swept, true
+	}
+	if marked, ok := v.markPartial(); ok {
+		return marked, true
+	}
+	return d, true
 }
 
 // succeed records the success, with what the worker reported, before the worker
@@ -131,23 +147,25 @@ func (v *view) succeed(pv *corev1.PersistentVolume) Decision {
 			if st.Source != nil && said.Digest != "" {
 				st.Source.Digest = said.Digest
 			}
-			if p := progressDone(said, pv); p != nil {
-				st.Progress = p
-			}
+			st.Progress = progressDone(st.Progress, said, pv)
 		},
 	})
 }
 
 // progressDone is the progress of a worker that has ended: its own figures,
 // which nobody vouches for, within the bounds of its volume.
-func progressDone(said worker.Result, pv *corev1.PersistentVolume) *v1alpha1.Progress {
-	if said.Bytes == 0 && said.Files == 0 {
-		return nil
+func progressDone(last *v1alpha1.Progress, said worker.Result, pv *corev1.PersistentVolume) *v1alpha1.Progress {
+	p := v1alpha1.Progress{Summary: "100%"}
+	if last != nil {
+		p.Bytes, p.Files = max(last.Bytes, last.TotalBytes), last.Files
+	}
+	if said.Bytes > 0 || said.Files > 0 {
+		p.Bytes, p.Files = said.Bytes, said.Files
 	}
 	capacity := pv.Spec.Capacity[corev1.ResourceStorage]
-	n := said.Bytes
 	if limit := capacity.Value(); limit > 0 {
-		n = min(n, limit)
+		p.Bytes = min(p.Bytes, limit)
 	}
-	return &v1alpha1.Progress{Bytes: n, TotalBytes: n, Files: said.Files, Summary: "100%"}
+	p.TotalBytes = p.Bytes
+	return &p
 }

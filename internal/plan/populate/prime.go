@@ -115,6 +115,9 @@ func primeStands(v *view) (Decision, bool) {
 		return v.fail(WhyPrimeGoing, ending{reason: v1alpha1.ReasonVolumeLost, message: fmt.Sprintf("Prime %q was deleted", p.Name)}), true
 	}
 	name, bound := boundTo(p)
+	if p.Status.Phase == corev1.ClaimLost {
+		return v.fail(WhyLost, ending{reason: v1alpha1.ReasonVolumeLost, message: fmt.Sprintf("Volume %q of prime %q is gone", name, p.Name)}), true
+	}
 	if !bound {
 		if v.workerFirst() {
 			return v.createWorker(nil), true

@@ -22,7 +22,7 @@ type report struct {
 	reason  string
 	message string
 	// event is the type of the event that tells it, empty for none. It is told
-	// when the reason changes.
+	// when the reason changes, and when the population ends as Failed.
 	event string
 	// keepSource leaves the source's revision as it was taken down.
 	keepSource bool
@@ -41,7 +41,8 @@ func (v *view) say(why string, again time.Duration, r report) Decision {
 		return Decision{RequeueAfter: again, Why: why}
 	}
 	d := Decision{Step: step, RequeueAfter: again, Why: why}
-	if r.event != "" && v.reason() != r.reason {
+	ends := r.phase == v1alpha1.PhaseFailed && v.pop.Status.Phase != r.phase
+	if r.event != "" && (ends || v.reason() != r.reason) {
 		d.Event = &Event{Type: r.event, Reason: r.reason, Message: r.message}
 	}
 	return d

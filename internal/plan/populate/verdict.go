@@ -84,6 +84,13 @@ func progressOf(w *corev1.Pod) (progress, *corev1.ContainerStateTerminated) {
 	return pending, nil
 }
 
+// ended says that the kubelet reports the worker's container as terminated, or
+// that the Pod will never start one.
+func ended(w *corev1.Pod) bool {
+	c := workerStatus(w)
+	return (c != nil && c.State.Terminated != nil) || w.Status.Phase == corev1.PodFailed || w.Status.Phase == corev1.PodSucceeded
+}
+
 func workerStatus(w *corev1.Pod) *corev1.ContainerStatus {
 	for i := range w.Status.ContainerStatuses {
 		if w.Status.ContainerStatuses[i].Name == v1alpha1.WorkerContainer {

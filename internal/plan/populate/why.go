@@ -27,6 +27,7 @@ const (
 	WhyHandOverPrime   = "worker succeeded: prime goes, held by the worker"
 	WhyHandOverRebind  = "worker succeeded: volume is handed over"
 	WhyWorkerOutdated  = "worker that cannot start was made from an older populator"
+	WhyRevoked         = "grant was revoked while the worker runs"
 	WhyWorkerUntrusted = "worker is not of the recorded attempt"
 
 	WhyPrimePending = "prime waits for its volume"

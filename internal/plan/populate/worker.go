@@ -176,7 +176,14 @@ func workerStands(v *view) (Decision, bool) {
 	if name, bound := boundTo(v.prime); bound && originOf(v.prime, v.volume(name)) == foreignVolume {
 		return v.fail(WhyPrimeForeign, v.boundToForeign(name)), true
 	}
+	if v.prime.Status.Phase == corev1.ClaimLost {
+		return v.fail(WhyLost, ending{reason: v1alpha1.ReasonVolumeLost,
+			message: fmt.Sprintf("Volume %q of prime %q is gone", v.prime.Spec.VolumeName, v.prime.Name)}), true
+	}
 	p, end := progressOf(w)
+	if ob := checkGrant(v); ob != nil && p != succeeded {
+		return v.fail(WhyRevoked, ending{reason: v1alpha1.ReasonGrantRevoked, message: ob.message}), true
+	}
 	switch p {
 	case pending:
 		if v.prime.DeletionTimestamp != nil {
