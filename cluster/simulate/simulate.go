@@ -42,22 +42,20 @@ const (
 	ClassRetain = "simulated-retain"
 )
 
-// Annotations on Pods.
+// Annotations on Pods. They are not of Sluice's domain, so that a Populator's
+// template may give them to its workers.
 const (
 	// AnnotationRuns is how long the containers run before they end, as a Go
 	// duration. A Pod without it runs until it is deleted.
-	AnnotationRuns = "simulate.sluice.dev/runs"
+	AnnotationRuns = "simulation.example/runs"
 	// AnnotationExitCode is the exit code they end with; default 0.
-	AnnotationExitCode = "simulate.sluice.dev/exit-code"
+	AnnotationExitCode = "simulation.example/exit-code"
 	// AnnotationMessage is their termination message.
-	AnnotationMessage = "simulate.sluice.dev/message"
+	AnnotationMessage = "simulation.example/message"
 )
 
-// Annotations on storage classes and claims.
-const (
-	// AnnotationProvisioning on a claim delays its volume, as a Go duration.
-	AnnotationProvisioning = "simulate.sluice.dev/provisioning"
-)
+// AnnotationProvisioning on a claim delays its volume, as a Go duration.
+const AnnotationProvisioning = "simulation.example/provisioning"
 
 // Config says what to simulate.
 type Config struct {
