@@ -27,7 +27,7 @@ import (
 var repository = filepath.Join("..", "..")
 
 func chart(values map[string]any) helm.Release {
-	r := helm.Sluice(repository, "")
+	r := helm.Sluice(repository, "", "")
 	if values != nil {
 		r.Values = values
 	}

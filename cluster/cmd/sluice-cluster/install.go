@@ -20,11 +20,14 @@ func installCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			kubeconfig, err := kubeconfigOf(cfg)
+			if _, err := kubeconfigOf(cfg); err != nil {
+				return err
+			}
+			sluice, err := helm.BuildSluice(cmd.Context(), cfg, nil)
 			if err != nil {
 				return err
 			}
-			notes, err := helm.Sluice(cfg.Repository, kubeconfig).Ensure(cmd.Context())
+			notes, err := sluice.Ensure(cmd.Context())
 			if err != nil {
 				return err
 			}

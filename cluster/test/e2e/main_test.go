@@ -19,7 +19,6 @@ import (
 	"github.com/sluice-dev/sluice/cluster/clustertest"
 	"github.com/sluice-dev/sluice/cluster/config"
 	"github.com/sluice-dev/sluice/cluster/helm"
-	"github.com/sluice-dev/sluice/cluster/images"
 )
 
 // What all tests share.
@@ -34,11 +33,8 @@ var (
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	cfg, err := config.Config{Name: "e2e"}.WithDefaults(nil)
-	if err == nil {
-		err = images.Build(context.Background(), images.Options{Root: cfg.Repository, Dir: cfg.ImagesDir})
-	}
-	if err != nil {
+	var err error
+	if sluice, err = helm.BuildSluice(context.Background(), config.Config{Name: "e2e"}, nil); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -59,7 +55,7 @@ func ready(c *clustertest.Cluster) error {
 	if clientset, err = kubernetes.NewForConfig(c.RESTConfig()); err != nil {
 		return fmt.Errorf("build clientset: %w", err)
 	}
-	sluice = helm.Sluice(repository, c.Kubeconfig)
+	sluice.Kubeconfig = c.Kubeconfig
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	if _, err := sluice.Install(ctx); err != nil {
