@@ -37,7 +37,7 @@ func (v *view) handOver() Decision {
 			APIVersion: "v1", Kind: "PersistentVolumeClaim",
 			Namespace: v.claim.Namespace, Name: v.claim.Name, UID: v.claim.UID, ResourceVersion: v.claim.ResourceVersion,
 		},
-		Labels: labels(v.ClaimUID, v.n, RoleFilled),
+		Labels: volumeLabels(v.ClaimUID, v.n, RoleFilled),
 	}}
 }
 

@@ -57,12 +57,19 @@ func TemporaryNamespace(_ v1alpha1.Placement, claim types.NamespacedName) string
 
 // labels are those of a temporary of one attempt.
 func labels(claim types.UID, attempt int32, role string) map[string]string {
+	l := volumeLabels(claim, attempt, role)
+	// Backup tools would save half-filled volumes and restore primes.
+	l["velero.io/exclude-from-backup"] = "true"
+	return l
+}
+
+// volumeLabels are those of a volume that an attempt filled. It stays, so it
+// is nothing that a backup may leave out.
+func volumeLabels(claim types.UID, attempt int32, role string) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelClaimUID: string(claim),
 		v1alpha1.LabelAttempt:  strconv.Itoa(int(attempt)),
 		v1alpha1.LabelRole:     role,
-		// Backup tools would save half-filled volumes and restore primes.
-		"velero.io/exclude-from-backup": "true",
 	}
 }
 
