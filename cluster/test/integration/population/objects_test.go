@@ -301,3 +301,19 @@ func noVolumes(ns string) func(context.Context) error {
 		return nil
 	}
 }
+
+// workerRuns says what is missing until a worker of a namespace runs.
+func workerRuns(ns string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		var list corev1.PodList
+		if err := kube.List(ctx, &list, client.InNamespace(ns), client.HasLabels{v1alpha1.LabelRole}); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if list.Items[i].Status.Phase == corev1.PodRunning {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d workers, none runs", len(list.Items))
+	}
+}
