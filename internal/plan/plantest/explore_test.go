@@ -28,7 +28,10 @@ var scenarios = []plantest.Scenario{
 }
 
 func TestExplore(t *testing.T) {
-	disturbances, limit := 1, 9000
+	disturbances, limit := 1, 25000
+	if testing.Short() {
+		limit = 3000
+	}
 	if s := os.Getenv(depthEnv); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil {

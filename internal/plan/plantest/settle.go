@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/plan/populate"
 )
 
 // patience is how long the manager asks to be left alone.
@@ -53,4 +54,32 @@ func (e *Explorer) quiet(s *state) string {
 		}
 	}
 	return ""
+}
+
+// Straight runs the scenario without disturbances and without time passing, and
+// returns the steps taken and the events told.
+func (e *Explorer) Straight() (steps []populate.Step, events []populate.Event) {
+	e.start()
+	planner := e.Planner
+	defer func() { e.Planner = planner }()
+	var last populate.Decision
+	e.Planner = func(o populate.Observed) populate.Decision {
+		last = planner(o)
+		return last
+	}
+	s := newState(&e.Scenario, 0)
+	for round := range restRounds {
+		a, _ := e.turn(s, round)
+		if a == nil {
+			break
+		}
+		if last.Step != nil {
+			steps = append(steps, last.Step)
+			if last.Event != nil {
+				events = append(events, *last.Event)
+			}
+		}
+		a.do(s)
+	}
+	return steps, events
 }

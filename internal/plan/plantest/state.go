@@ -84,14 +84,14 @@ type state struct {
 }
 
 func newState(sc *Scenario, disturbances int) *state {
-	s := &state{sc: sc, now: epoch, left: disturbances, sourceGen: 1}
+	s := &state{sc: sc, now: epoch.Add(time.Hour), left: disturbances, sourceGen: 1}
 	if sc.LateSource {
 		s.sourceGen = 0
 	}
 	s.addPVC(sc.claim("claim-1"))
 	if sc.ForeignVolume {
 		pv := newPV("foreign", corev1.PersistentVolumeReclaimDelete)
-		pv.CreationTimestamp = metav1.NewTime(epoch.Add(-time.Hour))
+		pv.CreationTimestamp = metav1.NewTime(epoch)
 		pv.Status.Phase = corev1.VolumeAvailable
 		s.addDisk(&disk{pv: pv, foreign: true})
 	}
@@ -101,7 +101,6 @@ func newState(sc *Scenario, disturbances int) *state {
 		s.addPVC(p)
 		s.addPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: populate.TemporaryName("claim-1", 1), UID: "somebodys-pod"}})
 	}
-	s.now = s.now.Add(time.Minute)
 	return s
 }
 

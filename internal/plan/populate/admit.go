@@ -42,6 +42,10 @@ func admission(v *view) (Decision, bool) {
 	if ob == nil {
 		return Decision{}, false
 	}
+	if young := lasting - v.age(v.claim.CreationTimestamp.Time); v.pop == nil && !ob.act && young > 0 {
+		// Its consumer or its source may be in the same manifest.
+		return Decision{RequeueAfter: young, Why: WhyWaiting}, true
+	}
 	return v.wait(WhyWaiting, ob), true
 }
 
