@@ -123,6 +123,13 @@ func (m *Memory) RefusedClaims() []types.UID {
 	return out
 }
 
+// Len is how many claims something is remembered of.
+func (m *Memory) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.claims)
+}
+
 // Forget drops what is remembered of a claim that needs nothing more.
 func (m *Memory) Forget(claim types.UID) {
 	m.mu.Lock()
