@@ -350,11 +350,9 @@ func halves(step populate.Step) (populate.Step, bool) {
 
 // creates says that a step creates something that quota or admission may refuse.
 func creates(step populate.Step) bool {
-	switch step.(type) {
-	case populate.CreatePrime, populate.CreateWorker:
-		return true
-	}
-	return false
+	_, prime := step.(populate.CreatePrime)
+	_, worker := step.(populate.CreateWorker)
+	return prime || worker
 }
 
 // freeze stops the cache of one kind.

@@ -16,7 +16,7 @@ import (
 )
 
 func TestPrimeCopiesWhatDecidesTheVolume(t *testing.T) {
-	o := observed(live, population(1), waitsForConsumer, node("node-1"), func(o *populate.Observed) {
+	o := observed(live, population(1), waitsForConsumer, node, func(o *populate.Observed) {
 		o.Claim.Labels = map[string]string{"app": "database"}
 		for key, value := range map[string]string{
 			"backup.example.com/plan":                          "daily",
@@ -66,7 +66,7 @@ func TestPrimeCopiesWhatDecidesTheVolume(t *testing.T) {
 
 func TestWorkerIsTheRenderedPodWithIdentity(t *testing.T) {
 	tolerated := corev1.Toleration{Key: "dedicated", Operator: corev1.TolerationOpExists}
-	o := observed(population(1), waitsForConsumer, node("node-1"), prime(primeBound, primeNode("node-1")), volume(), rendered, func(o *populate.Observed) {
+	o := observed(population(1), waitsForConsumer, node, prime(primeBound, primeNode), volume(), rendered, func(o *populate.Observed) {
 		o.Populator.Spec.DeadlineSeconds = ptr.To[int64](60)
 		o.Rendered.Files = map[string][]byte{"index.html": []byte("hello")}
 		o.Rendered.Pod.Labels = map[string]string{"mesh": "off", v1alpha1.LabelAttempt: "99"}

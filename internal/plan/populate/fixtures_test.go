@@ -67,8 +67,9 @@ func waitsForConsumer(o *populate.Observed) {
 	o.Class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)
 }
 
-func node(name string) func(*populate.Observed) {
-	return func(o *populate.Observed) { metav1.SetMetaDataAnnotation(&o.Claim.ObjectMeta, selectedNode, name) }
+// node says that the scheduler chose node-1 for the claim's consumer.
+func node(o *populate.Observed) {
+	metav1.SetMetaDataAnnotation(&o.Claim.ObjectMeta, selectedNode, "node-1")
 }
 
 func owner() []metav1.OwnerReference {
@@ -105,16 +106,12 @@ func said(phase v1alpha1.Phase, reason string) func(*v1alpha1.PopulationStatus) 
 }
 
 // failed is the result of an attempt that failed a while ago.
-func failed(attempt int32, reason string, ago time.Duration, changes ...func(*v1alpha1.Result)) func(*v1alpha1.PopulationStatus) {
+func failed(attempt int32, reason string, ago time.Duration) func(*v1alpha1.PopulationStatus) {
 	return func(st *v1alpha1.PopulationStatus) {
 		said(v1alpha1.PhaseWaiting, reason)(st)
-		r := v1alpha1.Result{
+		st.Result = &v1alpha1.Result{
 			Attempt: attempt, Reason: reason, Failures: attempt, SourceGeneration: 7, PopulatorGeneration: 2, EndedAt: ptr.To(at(ago)),
 		}
-		for _, change := range changes {
-			change(&r)
-		}
-		st.Result = &r
 	}
 }
 
@@ -146,8 +143,8 @@ func primeBound(p *corev1.PersistentVolumeClaim) {
 
 func primeDeleting(p *corev1.PersistentVolumeClaim) { p.DeletionTimestamp = ptr.To(at(time.Second)) }
 
-func primeNode(name string) func(*corev1.PersistentVolumeClaim) {
-	return func(p *corev1.PersistentVolumeClaim) { metav1.SetMetaDataAnnotation(&p.ObjectMeta, selectedNode, name) }
+func primeNode(p *corev1.PersistentVolumeClaim) {
+	metav1.SetMetaDataAnnotation(&p.ObjectMeta, selectedNode, "node-1")
 }
 
 // volume is the volume provisioned for the prime.

@@ -230,8 +230,7 @@ func ownOnly(t *testing.T, o populate.Observed, step populate.Step) {
 	ours := func(m metav1.Object, role string) bool {
 		return m.GetLabels()[v1alpha1.LabelClaimUID] == string(uid) && m.GetLabels()[v1alpha1.LabelRole] == role && m.GetName() != "innocent"
 	}
-	switch s := step.(type) {
-	case populate.DeletePrime:
+	if s, ok := step.(populate.DeletePrime); ok {
 		for i := range o.Primes {
 			if p := &o.Primes[i]; p.Name == s.Name && p.UID == s.UID && !ours(p, v1alpha1.RolePrime) {
 				t.Fatalf("deletes claim %q, which is not ours", p.Name)
@@ -240,7 +239,8 @@ func ownOnly(t *testing.T, o populate.Observed, step populate.Step) {
 		if s.UID == "" {
 			t.Fatal("deletes without a UID")
 		}
-	case populate.DeleteWorker:
+	}
+	if s, ok := step.(populate.DeleteWorker); ok {
 		for i := range o.Workers {
 			if w := &o.Workers[i]; w.Name == s.Name && w.UID == s.UID && !ours(w, v1alpha1.RoleWorker) {
 				t.Fatalf("deletes Pod %q, which is not ours", w.Name)
@@ -249,7 +249,8 @@ func ownOnly(t *testing.T, o populate.Observed, step populate.Step) {
 		if s.UID == "" {
 			t.Fatal("deletes without a UID")
 		}
-	case populate.Rebind:
+	}
+	if s, ok := step.(populate.Rebind); ok {
 		if !o.Live || s.ResourceVersion == "" || s.UID == "" || s.ClaimRef.UID != uid {
 			t.Fatalf("rebinds without all its preconditions: %+v", s)
 		}
@@ -258,13 +259,11 @@ func ownOnly(t *testing.T, o populate.Observed, step populate.Step) {
 				t.Fatalf("rebinds volume %q in phase %s", pv.Name, pv.Status.Phase)
 			}
 		}
-	case populate.SetReclaimPolicy:
-		if s.ResourceVersion == "" || s.UID == "" {
-			t.Fatalf("changes a volume without preconditions: %+v", s)
-		}
-	case populate.DeletePopulation:
-		if s.UID == "" {
-			t.Fatal("deletes without a UID")
-		}
+	}
+	if s, ok := step.(populate.SetReclaimPolicy); ok && (s.ResourceVersion == "" || s.UID == "") {
+		t.Fatalf("changes a volume without preconditions: %+v", s)
+	}
+	if s, ok := step.(populate.DeletePopulation); ok && s.UID == "" {
+		t.Fatal("deletes without a UID")
 	}
 }

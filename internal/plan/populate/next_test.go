@@ -296,7 +296,7 @@ func TestNextAdmission(t *testing.T) {
 		},
 		"NodeSelected": {
 			reason: "The consumer's node is all that was waited for",
-			o:      observed(live, population(0), waitsForConsumer, node("node-1")),
+			o:      observed(live, population(0), waitsForConsumer, node),
 			want:   outline{Step: "allocate 1 at 20", Why: populate.WhyFirstAttempt},
 		},
 		"SaidBefore": {

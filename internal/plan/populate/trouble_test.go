@@ -109,22 +109,22 @@ func TestNextTrouble(t *testing.T) {
 		},
 		"NodeGivenBack": {
 			reason: "A prime whose selected node was removed is abandoned",
-			o:      observed(live, waitsForConsumer, node("node-1"), population(1), prime()),
+			o:      observed(live, waitsForConsumer, node, population(1), prime()),
 			want:   outline{Step: "status Waiting ProvisioningFailed", Event: "Warning ProvisioningFailed", Why: populate.WhyNodeGone},
 		},
 		"NodeUnselected": {
 			reason: "When the prime is gone the claim's node goes too",
-			o:      observed(live, waitsForConsumer, node("node-1"), population(1, failed(1, v1alpha1.ReasonProvisioningFailed, 0), onNode("node-1"))),
+			o:      observed(live, waitsForConsumer, node, population(1, failed(1, v1alpha1.ReasonProvisioningFailed, 0), onNode)),
 			want:   outline{Step: "unselect node of 0b7e at 10", Why: populate.WhyUnselectNode},
 		},
 		"NodeKeptWhilePrimeGoes": {
 			reason: "Not before the prime is gone",
-			o:      observed(live, waitsForConsumer, node("node-1"), population(1, failed(1, v1alpha1.ReasonProvisioningFailed, 0), onNode("node-1")), prime(primeDeleting)),
+			o:      observed(live, waitsForConsumer, node, population(1, failed(1, v1alpha1.ReasonProvisioningFailed, 0), onNode), prime(primeDeleting)),
 			want:   outline{Again: 30 * time.Second, Why: populate.WhyUnselectNode},
 		},
 		"NodeMatches": {
 			reason: "A prime that keeps its node is waited for",
-			o:      observed(waitsForConsumer, node("node-1"), population(1), prime(primeNode("node-1"))),
+			o:      observed(waitsForConsumer, node, population(1), prime(primeNode)),
 			want:   outline{Again: time.Second, Why: populate.WhyPrimePending},
 		},
 		"WorkerVanished": {
@@ -324,9 +324,7 @@ func withLive(o populate.Observed) populate.Observed {
 	return o
 }
 
-func onNode(name string) func(*v1alpha1.PopulationStatus) {
-	return func(st *v1alpha1.PopulationStatus) { st.NodeName = name }
-}
+func onNode(st *v1alpha1.PopulationStatus) { st.NodeName = "node-1" }
 
 func foreignLabels(pv *corev1.PersistentVolume) {
 	pv.Labels = map[string]string{
