@@ -39,14 +39,14 @@ func checkPlaces(w *v1alpha1.WorkerTemplate, path *field.Path) field.ErrorList {
 	if err != nil {
 		return field.ErrorList{field.InternalError(path, err)}
 	}
-	var tree any
+	var tree map[string]any
 	if err := json.Unmarshal(raw, &tree); err != nil {
 		return field.ErrorList{field.InternalError(path, err)}
 	}
 	var errs field.ErrorList
 	for _, name := range []string{"command", "args"} {
-		errs = append(errs, checkCommand(tree.(map[string]any)[name], path.Child(name))...)
-		delete(tree.(map[string]any), name)
+		errs = append(errs, checkCommand(tree[name], path.Child(name))...)
+		delete(tree, name)
 	}
 	return append(errs, checkTree(tree, path)...)
 }

@@ -6,6 +6,7 @@ package populator
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -44,17 +45,18 @@ type Controller struct {
 
 	kinds       Kinds
 	definitions Definitions
+	now         func() time.Time
 }
 
 var _ reconcile.ObjectReconciler[*v1alpha1.Populator] = (*Controller)(nil)
 
 // New returns a Controller.
-func New(c client.Client, live client.Reader, k Kinds, d Definitions) *Controller {
-	return &Controller{client: c, live: live, kinds: k, definitions: d}
+func New(c client.Client, live client.Reader, k Kinds, d Definitions, now func() time.Time) *Controller {
+	return &Controller{client: c, live: live, kinds: k, definitions: d, now: now}
 }
 
-// Reconcile judges one Populator. All that the verdict depends on is watched,
-// so it never asks to be called again.
+// Reconcile judges one Populator. All that the verdict depends on is watched; a
+// right that may be on its way is waited for, once.
 func (c *Controller) Reconcile(ctx context.Context, p *v1alpha1.Populator) (reconcile.Result, error) {
 	if p.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil // its VolumePopulator goes with it
@@ -65,7 +67,7 @@ func (c *Controller) Reconcile(ctx context.Context, p *v1alpha1.Populator) (reco
 	}
 	v := judge(s)
 	if v.reason == "" {
-		return reconcile.Result{}, nil
+		return reconcile.Result{RequeueAfter: v.again}, nil
 	}
 	if err := c.record(ctx, p, v); err != nil {
 		// A conflict means that the Populator changed: that is told by its watch.
@@ -81,7 +83,7 @@ func (c *Controller) Reconcile(ctx context.Context, p *v1alpha1.Populator) (reco
 func (c *Controller) observe(ctx context.Context, p *v1alpha1.Populator) (situation, error) {
 	kind := registration.KindOf(p)
 	c.kinds.Watch(kind, kinds.Metadata)
-	s := situation{populator: p, oldest: p, source: c.kinds.State(kind)}
+	s := situation{populator: p, oldest: p, source: c.kinds.State(kind), now: c.now()}
 	var list v1alpha1.PopulatorList
 	if err := c.client.List(ctx, &list); err != nil {
 		return s, fmt.Errorf("list populators: %w", err)

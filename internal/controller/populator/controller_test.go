@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -112,7 +113,7 @@ func (w *world) registrations() []v1beta1.VolumePopulator {
 func (w *world) reconcile(name string) (*v1alpha1.Populator, error) {
 	w.t.Helper()
 	p := w.get(name)
-	_, err := New(w.client, w.client, w, w).Reconcile(w.t.Context(), p)
+	_, err := New(w.client, w.client, w, w, func() time.Time { return time.Unix(1000, 0) }).Reconcile(w.t.Context(), p)
 	return w.get(name), err
 }
 

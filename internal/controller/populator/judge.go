@@ -3,6 +3,7 @@ package populator
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,13 +32,23 @@ type situation struct {
 	// definition of the source kind, and whether its objects can be read.
 	definition definition.Definition
 	source     kinds.State
+
+	// now is the time.
+	now time.Time
 }
 
+// patience is how long a new Populator may be without the right to read its
+// kind before that is said: the two are often applied together, and Kubernetes
+// takes a moment to add a right up.
+const patience = 3 * time.Second
+
 // A verdict is the Accepted condition to be. Without a reason there is none yet:
-// something is still being read, and whoever reads it tells when it is done.
+// something is still being read, and whoever reads it tells when it is done, or
+// there is something to wait for until again.
 type verdict struct {
 	accepted        bool
 	reason, message string
+	again           time.Duration
 }
 
 // judge gives the verdict. The first check that finds something decides:
@@ -120,6 +131,10 @@ func checkSource(s situation) (verdict, bool) {
 		return refuse(v1alpha1.ReasonSourceKindNotReadable, "No kind %s exists in this cluster; install its CustomResourceDefinition or correct spec.sourceKind", kind)
 	}
 	if strings.Contains(s.source.Detail, "forbidden") {
+		age := s.now.Sub(s.populator.CreationTimestamp.Time)
+		if len(s.populator.Status.Conditions) == 0 && age >= 0 && age < patience {
+			return verdict{again: patience - age}, true
+		}
 		return refuse(v1alpha1.ReasonSourceKindNotReadable,
 			"Sluice may not read %s: create a ClusterRole with the label %s: \"true\" and the rule {apiGroups: [%s], resources: [%s], verbs: [get, list, watch]}",
 			s.definition.Resource.GroupResource(), v1alpha1.LabelSourceReader, s.definition.Resource.Group, s.definition.Resource.Resource)

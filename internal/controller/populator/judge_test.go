@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -58,7 +59,7 @@ func TestJudge(t *testing.T) {
 	readable := kinds.State{Status: kinds.Readable}
 	good := func() situation {
 		p := hello("hello")
-		return situation{populator: p, oldest: p, registrations: readable, definition: defined(t, helloSchema), source: readable}
+		return situation{populator: p, oldest: p, registrations: readable, definition: defined(t, helloSchema), source: readable, now: time.Unix(1000, 0)}
 	}
 	cases := map[string]struct {
 		why    string
@@ -97,6 +98,18 @@ func TestJudge(t *testing.T) {
 		"Forbidden": {"A missing right is named with the rule that gives it.", func(s *situation) {
 			s.source = kinds.State{Status: kinds.NotReadable, Detail: "hellos.hello.k8s.io is forbidden: …"}
 		}, v1alpha1.ReasonSourceKindNotReadable, []string{"sluice.dev/aggregate-to-source-reader", "apiGroups: [hello.k8s.io]", "resources: [hellos]", "verbs: [get, list, watch]"}},
+		"ForbiddenYet": {"A right that was applied with the Populator may be on its way.", func(s *situation) {
+			s.source = kinds.State{Status: kinds.NotReadable, Detail: "hellos.hello.k8s.io is forbidden: …"}
+			s.populator.CreationTimestamp, s.now = metav1.Unix(100, 0), time.Unix(101, 0)
+		}, "", nil},
+		"ForbiddenStill": {"But not for long.", func(s *situation) {
+			s.source = kinds.State{Status: kinds.NotReadable, Detail: "hellos.hello.k8s.io is forbidden: …"}
+			s.populator.CreationTimestamp, s.now = metav1.Unix(100, 0), time.Unix(103, 0)
+		}, v1alpha1.ReasonSourceKindNotReadable, nil},
+		"ForbiddenAndOurClockIsBehind": {"Nor for as long as two clocks differ.", func(s *situation) {
+			s.source = kinds.State{Status: kinds.NotReadable, Detail: "hellos.hello.k8s.io is forbidden: …"}
+			s.populator.CreationTimestamp, s.now = metav1.Unix(100, 0), time.Unix(10, 0)
+		}, v1alpha1.ReasonSourceKindNotReadable, nil},
 		"Unavailable": {"Other trouble is told as it is.", func(s *situation) {
 			s.source = kinds.State{Status: kinds.NotReadable, Detail: "the server is currently unable"}
 		}, v1alpha1.ReasonSourceKindNotReadable, []string{"the server is currently unable"}},

@@ -32,7 +32,7 @@ func Setup(_ context.Context, p manager.Parts) error {
 	c := New(mgr.GetClient(), mgr.GetAPIReader(), p.Kinds, &definition.Finder{
 		Mapper:      mgr.GetRESTMapper(),
 		Definitions: mgr.GetAPIReader(),
-	})
+	}, p.Now)
 	w := &waker{cache: mgr.GetCache()}
 	err := builder.ControllerManagedBy(mgr).
 		Named("populator").

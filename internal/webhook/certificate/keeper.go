@@ -141,11 +141,10 @@ func (k *Keeper) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for {
+	for ctx.Err() == nil {
 		again, err := k.step(ctx)
 		switch {
-		case ctx.Err() != nil:
-			return nil
+		case ctx.Err() != nil: // and the step failed for it
 		case apierrors.IsConflict(err):
 			again = 0 // another replica was faster: look at what it did
 		case err != nil:
@@ -160,6 +159,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 		}
 		timer.Stop()
 	}
+	return nil
 }
 
 // step looks at everything once and writes what is missing. It returns when to
