@@ -131,7 +131,7 @@ func (g *Group) launch(u Unit) (*process, error) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if !g.stopping {
-			g.fail(fmt.Errorf("%s died: %v\n%s", u.Name, p.err, g.logs.Tail(u.Name, tailLines)))
+			g.fail(fmt.Errorf("%s died: %v\n%s", u.Name, p.err, g.logs.Tail(u.Name, tailLines))) //nolint:errorlint // nil where it ended with code 0
 		}
 	}()
 	return p, nil

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -146,12 +146,12 @@ func TestValues(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Deployment: -want +got\n%s", diff)
 	}
-	hooks := object[*admissionv1.ValidatingWebhookConfiguration](t, objects, "ValidatingWebhookConfiguration/sluice")
+	hooks := object[*admissionregistrationv1.ValidatingWebhookConfiguration](t, objects, "ValidatingWebhookConfiguration/sluice")
 	for _, hook := range hooks.Webhooks {
 		if hook.ClientConfig.CABundle != nil {
 			t.Errorf("webhook %q is rendered with a certificate authority; that is the manager's to write", hook.Name)
 		}
-		if *hook.FailurePolicy != admissionv1.Ignore {
+		if *hook.FailurePolicy != admissionregistrationv1.Ignore {
 			t.Errorf("webhook %q: failure policy %q, want Ignore", hook.Name, *hook.FailurePolicy)
 		}
 	}
@@ -160,7 +160,7 @@ func TestValues(t *testing.T) {
 			t.Errorf("%s is rendered in spite of crds.install: false", key)
 		}
 	}
-	policy := object[*admissionv1.ValidatingAdmissionPolicy](t, objects, "ValidatingAdmissionPolicy/sluice-manager-pods")
+	policy := object[*admissionregistrationv1.ValidatingAdmissionPolicy](t, objects, "ValidatingAdmissionPolicy/sluice-manager-pods")
 	text := ""
 	for _, v := range policy.Spec.Variables {
 		text += v.Expression + "\n"

@@ -179,7 +179,7 @@ func (r *Run) follow() {
 	}
 	_ = r.process.Events.Close() // read to its end
 	exit := r.process.Cmd.Wait()
-	r.fail(fmt.Errorf("the supervisor ended: %v\n%s", exit, r.Log(supervisorLog, 25)))
+	r.fail(fmt.Errorf("the supervisor ended: %v\n%s", exit, r.Log(supervisorLog, 25))) //nolint:errorlint // nil where it ended with code 0
 	close(r.ended)
 }
 
