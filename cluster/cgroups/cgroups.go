@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -48,8 +49,17 @@ func Hierarchies() ([]Hierarchy, error) {
 		return nil, fmt.Errorf("find cgroups: %w", err)
 	}
 	defer f.Close() //nolint:errcheck // only read
+	out := parseMounts(f)
+	if len(out) == 0 {
+		return nil, errors.New("find cgroups: none mounted below /sys/fs/cgroup")
+	}
+	return out, nil
+}
+
+// parseMounts picks the cgroup trees out of a mountinfo file.
+func parseMounts(mountinfo io.Reader) []Hierarchy {
 	var out []Hierarchy
-	for s := bufio.NewScanner(f); s.Scan(); {
+	for s := bufio.NewScanner(mountinfo); s.Scan(); {
 		before, after, ok := strings.Cut(s.Text(), " - ")
 		mount, kind := strings.Fields(before), strings.Fields(after)
 		if !ok || len(mount) < 5 || len(kind) < 3 || slices.ContainsFunc(out, func(h Hierarchy) bool { return h.Dir == mount[4] }) {
@@ -62,10 +72,7 @@ func Hierarchies() ([]Hierarchy, error) {
 			out = append(out, Hierarchy{Dir: mount[4], Version2: true})
 		}
 	}
-	if len(out) == 0 {
-		return nil, errors.New("find cgroups: none mounted below /sys/fs/cgroup")
-	}
-	return out, nil
+	return out
 }
 
 // controllers picks the controllers out of a super block's options.
@@ -73,11 +80,6 @@ func controllers(options string) []string {
 	return slices.DeleteFunc(strings.Split(options, ","), func(o string) bool {
 		return o == "rw" || o == "ro" || o == "xattr" || strings.HasPrefix(o, "release_agent=")
 	})
-}
-
-// OnlyVersion2 is true where every controller is in the unified hierarchy.
-func OnlyVersion2(hs []Hierarchy) bool {
-	return !slices.ContainsFunc(hs, func(h Hierarchy) bool { return !h.Version2 })
 }
 
 // Enter makes the cluster's cgroups and those of its nodes, and moves the
