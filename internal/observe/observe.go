@@ -30,6 +30,11 @@ type Templates interface {
 		volume *corev1.PersistentVolume, attempt int32) *populate.Rendered
 }
 
+// Namespaces says which namespaces Sluice keeps out of.
+type Namespaces interface {
+	Out(ctx context.Context, name string) (bool, error)
+}
+
 // Config is what an Observer reads from.
 type Config struct {
 	// Cache is the manager's cache, with CacheByObject and AddIndexes.
@@ -47,6 +52,8 @@ type Config struct {
 	Memory *Memory
 	// Templates evaluates Populators.
 	Templates Templates
+	// Namespaces says where no claim is to be filled; nil where all may be.
+	Namespaces Namespaces
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -95,6 +102,11 @@ func (ob *Observer) origin(ctx context.Context, o populate.Observed) (populate.O
 		return o, false, nil
 	}
 	var err error
+	if ob.Namespaces != nil {
+		if out, err := ob.Namespaces.Out(ctx, o.Namespace); err != nil || out {
+			return o, false, err // nobody fills claims there
+		}
+	}
 	if o.Populator, err = ob.populator(ctx, ref); err != nil {
 		return o, false, err
 	}

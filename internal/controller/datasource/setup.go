@@ -41,6 +41,8 @@ func Setup(_ context.Context, p manager.Parts) error {
 			DeleteFunc: func(e event.DeleteEvent) bool { return waits(e.Object) },
 		})).
 		Watches(&v1alpha1.Populator{}, handler.EnqueueRequestsFromMapFunc(w.populator)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(w.namespace),
+			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			p.Kinds.Listen(func(change kinds.Change) {
 				if change.Kind != registration.Kind {
@@ -80,6 +82,12 @@ func (w *waker) populator(ctx context.Context, o client.Object) []reconcile.Requ
 		return nil
 	}
 	return w.list(ctx, client.MatchingFields{observe.IndexSourceKind: registration.KindOf(p).String()})
+}
+
+// namespace maps a namespace, whose labels may have kept Sluice out, to the
+// claims that wait in it.
+func (w *waker) namespace(ctx context.Context, o client.Object) []reconcile.Request {
+	return w.list(ctx, client.InNamespace(o.GetName()))
 }
 
 // all returns all claims that wait. Registrations of other controllers seldom

@@ -115,12 +115,14 @@ func (w *waker) class(ctx context.Context, o client.Object) []observe.Key {
 	return w.list(ctx, client.MatchingFields{observe.IndexClass: o.GetName()})
 }
 
-// roomier maps a namespace, or a quota in it, to the claims for which a write
-// was refused there; it may be accepted now.
+// roomier maps a quota to the claims for which a write was refused in its
+// namespace; it may be accepted now. It maps a namespace to all claims that wait
+// in it: the labels that say whether they are filled and what may run for them
+// seldom change.
 func (w *waker) roomier(ctx context.Context, o client.Object) []observe.Key {
 	namespace := o.GetNamespace()
 	if namespace == "" {
-		namespace = o.GetName()
+		return w.waitingIn(ctx, o.GetName())
 	}
 	var keys []observe.Key
 	for _, uid := range w.memory.RefusedClaims() {
@@ -128,6 +130,23 @@ func (w *waker) roomier(ctx context.Context, o client.Object) []observe.Key {
 			if k.Namespace == namespace && w.memory.Accepted(uid) {
 				keys = append(keys, k)
 			}
+		}
+	}
+	return keys
+}
+
+func (w *waker) waitingIn(ctx context.Context, namespace string) []observe.Key {
+	var claims corev1.PersistentVolumeClaimList
+	if err := w.cache.List(ctx, &claims, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		w.log.Error(err, "list claims to wake")
+		return nil
+	}
+	var keys []observe.Key
+	for i := range claims.Items {
+		claim := &claims.Items[i]
+		if _, ok := observe.SourceOf(claim); ok && !observe.Settled(claim) {
+			w.memory.Accepted(claim.UID)
+			keys = append(keys, keyOf(claim))
 		}
 	}
 	return keys
