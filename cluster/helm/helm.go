@@ -99,7 +99,7 @@ func (r Release) Ensure(ctx context.Context) (notes string, err error) {
 }
 
 // Uninstall removes the release and returns when all of it but what its chart
-// keeps is gone. The namespace stays.
+// keeps is gone; Pods may take a moment longer to end. The namespace stays.
 func (r Release) Uninstall() error {
 	cfg, err := r.configure()
 	if err != nil {
@@ -107,7 +107,7 @@ func (r Release) Uninstall() error {
 	}
 	uninstall := action.NewUninstall(cfg)
 	uninstall.WaitStrategy, uninstall.Timeout = kube.StatusWatcherStrategy, r.timeout()
-	uninstall.DeletionPropagation = "foreground"
+	uninstall.DeletionPropagation = "background"
 	if _, err := uninstall.Run(r.Name); err != nil {
 		return fmt.Errorf("uninstall release %q: %w", r.Name, err)
 	}

@@ -104,6 +104,7 @@ func TestManagerRestarted(t *testing.T) {
 // TestClaimDeleted deletes the claim while its worker runs: nothing is left,
 // neither objects nor the volume.
 func TestClaimDeleted(t *testing.T) {
+	t.Parallel()
 	ns := space(t)
 	claim := slow(t, ns, 120)
 	p, err := populationOf(t.Context(), ns, "claim")
@@ -140,6 +141,7 @@ func gone(o client.Object) func(context.Context) error {
 
 // TestNamespaceDeleted deletes a namespace with populations in it.
 func TestNamespaceDeleted(t *testing.T) {
+	t.Parallel()
 	ns := space(t)
 	claim := slow(t, ns, 120)
 	for i := range 4 {
@@ -156,6 +158,7 @@ func TestNamespaceDeleted(t *testing.T) {
 // TestWorkerDeleted deletes a worker in the middle: the volume is thrown away,
 // and the next attempt starts on a fresh one.
 func TestWorkerDeleted(t *testing.T) {
+	t.Parallel()
 	ns := space(t)
 	claim := slow(t, ns, 6)
 	worker, err := runningWorker(t.Context(), claim)

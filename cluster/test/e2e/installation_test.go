@@ -81,20 +81,26 @@ func TestUninstall(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	left := mustKubectl(t, "get", "-A", "-o", "name", "-l", "app.kubernetes.io/name=sluice",
-		"deployments,pods,services,serviceaccounts,leases,secrets,poddisruptionbudgets,roles,rolebindings,"+
-			"clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,"+
-			"validatingadmissionpolicies,validatingadmissionpolicybindings")
-	if strings.TrimSpace(left) != "" {
-		t.Errorf("the chart left\n%s", left)
-	}
-	inNamespace := mustKubectl(t, "-n", helm.Namespace, "get", "-o", "name", "secrets,configmaps,leases,serviceaccounts,pods,services,endpointslices")
-	for line := range strings.Lines(inNamespace) {
-		// What every namespace has.
-		if line = strings.TrimSpace(line); line != "serviceaccount/default" && line != "configmap/kube-root-ca.crt" {
-			t.Errorf("%s is left in %s", line, helm.Namespace)
+	eventually(t, "nothing of the chart is left", patience, func(ctx context.Context) error {
+		left, err := kubectl(ctx, "get", "-A", "-o", "name", "-l", "app.kubernetes.io/name=sluice",
+			"deployments,replicasets,pods,services,endpointslices,serviceaccounts,leases,secrets,poddisruptionbudgets,roles,rolebindings,"+
+				"clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,"+
+				"validatingadmissionpolicies,validatingadmissionpolicybindings")
+		if err != nil || strings.TrimSpace(left) != "" {
+			return fmt.Errorf("left with its label (%v): %s", err, left)
 		}
-	}
+		left, err = kubectl(ctx, "-n", helm.Namespace, "get", "-o", "name", "secrets,configmaps,leases,serviceaccounts,pods,services,endpointslices")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, left)
+		}
+		for line := range strings.Lines(left) {
+			// What every namespace has.
+			if line = strings.TrimSpace(line); line != "serviceaccount/default" && line != "configmap/kube-root-ca.crt" {
+				return fmt.Errorf("%s is left in %s", line, helm.Namespace)
+			}
+		}
+		return nil
+	})
 	if p, err := populationOf(t.Context(), ns, "claim"); err != nil || p.Status.Phase != v1alpha1.PhaseSucceeded {
 		t.Errorf("the record of a filled volume went with the chart: %v", err)
 	}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,7 +31,14 @@ var (
 	repository = filepath.Join("..", "..", "..")
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	// Tests wait for the cluster more than they work: more of them than there
+	// are processors can do so side by side. The command line has the last word.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err) // every test binary has the flag
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	var err error

@@ -16,6 +16,7 @@ import (
 // TestTutorial is the volume populator tutorial, file by file and command by
 // command.
 func TestTutorial(t *testing.T) {
+	t.Parallel()
 	ns := space(t)
 	for _, file := range []string{"hello-crd.yaml", "hello-populator.yaml"} {
 		mustKubectl(t, "apply", "-f", example("hello", file))
@@ -68,6 +69,7 @@ func TestExamples(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ns := space(t)
 			mustKubectl(t, "apply", "-f", example(tc.folder, tc.kinds))
 			mustKubectl(t, "wait", "--for=condition=Accepted", "populator/"+tc.populator, "--timeout=30s")
@@ -138,6 +140,7 @@ func TestBindingModes(t *testing.T) {
 // TestConsumerStartsOnce shows that the tutorial's Job never ran on a volume that was not
 // full: it has one Pod, which succeeded.
 func TestConsumerStartsOnce(t *testing.T) {
+	t.Parallel()
 	ns := space(t)
 	mustKubectl(t, "-n", ns, "apply", "-f", example("hello", "example-job.yaml"))
 	mustKubectl(t, "-n", ns, "apply", "-f", example("hello", "example-pvc.yaml"))

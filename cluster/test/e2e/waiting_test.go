@@ -40,6 +40,7 @@ func (w *warnings) String() string {
 // is warned at once and on the claim, and when the kind, its Populator and the
 // source appear, the claim is filled without anybody touching it.
 func TestUnknownKind(t *testing.T) {
+	t.Parallel()
 	ns := space(t)
 	heard := &warnings{}
 	cfg := cluster.RESTConfig()
@@ -83,6 +84,7 @@ func TestUnknownKind(t *testing.T) {
 
 // TestKnownKindsAreNotWarnedOf applies claims that need no populator of ours.
 func TestKnownKindsAreNotWarnedOf(t *testing.T) {
+	t.Parallel()
 	ns := space(t)
 	heard := &warnings{}
 	cfg := cluster.RESTConfig()
@@ -143,6 +145,7 @@ func TestInvalidSource(t *testing.T) {
 // TestHostileContents fills a volume from a source whose texts would mean
 // something to a shell and to the kubelet: they arrive byte by byte.
 func TestHostileContents(t *testing.T) {
+	t.Parallel()
 	ns := space(t)
 	contents := `$(PATH) ${HOME} $$(NAME) "quoted" 'single' \n ; rm -rf / # ` + "`id`"
 	create(t, source(groupHello, "Hello", ns, "src", map[string]any{"fileName": "file", "fileContents": contents}))
