@@ -185,9 +185,9 @@ func TestForgottenKind(t *testing.T) {
 
 func TestBackoff(t *testing.T) {
 	b := backoff{first: time.Second, limit: 15 * time.Second}
-	for failures, want := range []time.Duration{1, 2, 4, 8, 15, 15} {
-		if got := b.after(failures); got != want*time.Second {
-			t.Errorf("after %d failures it waits %v, want %v", failures, got, want*time.Second)
+	for failures, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 15 * time.Second, 15 * time.Second} {
+		if got := b.after(failures); got != want {
+			t.Errorf("after %d failures it waits %v, want %v", failures, got, want)
 		}
 	}
 }

@@ -40,19 +40,28 @@ type Teller interface {
 	Tell(claim *corev1.PersistentVolumeClaim, e populate.Event)
 }
 
+// Namespaces says which namespaces Sluice keeps out of.
+type Namespaces interface {
+	Out(ctx context.Context, namespace string) (bool, error)
+}
+
 // Controller reconciles claims by key.
 type Controller struct {
-	observer Observer
-	applier  Applier
-	teller   Teller
-	memory   *observe.Memory
-	next     func(populate.Observed) populate.Decision
-	now      func() time.Time
+	observer   Observer
+	applier    Applier
+	teller     Teller
+	namespaces Namespaces
+	memory     *observe.Memory
+	next       func(populate.Observed) populate.Decision
+	now        func() time.Time
 }
 
 // New returns a Controller that decides with populate.Next.
-func New(observer Observer, applier Applier, teller Teller, memory *observe.Memory, now func() time.Time) *Controller {
-	return &Controller{observer: observer, applier: applier, teller: teller, memory: memory, next: populate.Next, now: now}
+func New(observer Observer, applier Applier, teller Teller, namespaces Namespaces, memory *observe.Memory, now func() time.Time) *Controller {
+	return &Controller{
+		observer: observer, applier: applier, teller: teller, namespaces: namespaces, memory: memory,
+		next: populate.Next, now: now,
+	}
 }
 
 // Reconcile brings one claim as far as it can be brought now.
@@ -63,6 +72,9 @@ func (c *Controller) Reconcile(ctx context.Context, key observe.Key) (ctrl.Resul
 	}
 	if pending {
 		return ctrl.Result{}, nil // whoever loads it wakes the claim
+	}
+	if out, err := c.keepsOut(ctx, o); out || err != nil {
+		return ctrl.Result{}, err
 	}
 	for range maxSteps {
 		var d populate.Decision
@@ -88,6 +100,15 @@ func (c *Controller) Reconcile(ctx context.Context, key observe.Key) (ctrl.Resul
 		}
 	}
 	return ctrl.Result{RequeueAfter: time.Second}, nil
+}
+
+// keepsOut says whether a claim is to be left as it is because of its
+// namespace. Claims that are going are cleaned up after everywhere.
+func (c *Controller) keepsOut(ctx context.Context, o populate.Observed) (bool, error) {
+	if o.Claim == nil || o.Claim.UID != o.ClaimUID || o.Claim.DeletionTimestamp != nil {
+		return false, nil
+	}
+	return c.namespaces.Out(ctx, o.Namespace)
 }
 
 // decide asks the planner, and deepens the observation for as long as it asks.

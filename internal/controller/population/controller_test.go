@@ -19,7 +19,7 @@ import (
 
 var (
 	key     = observe.Key{Namespace: "ns", Name: "claim", UID: "u"}
-	failure = errors.New("connection lost")
+	errLost = errors.New("connection lost")
 )
 
 // script is an observer, a planner, an applier and a teller that do as told,
@@ -27,6 +27,7 @@ var (
 type script struct {
 	observed populate.Observed
 	pending  bool
+	out      bool
 	err      error
 	// decisions are taken in order; the last one stays.
 	decisions []populate.Decision
@@ -75,10 +76,12 @@ func (s *script) Tell(claim *corev1.PersistentVolumeClaim, e populate.Event) {
 	s.told = append(s.told, claim.Name+": "+e.Reason)
 }
 
+func (s *script) Out(context.Context, string) (bool, error) { return s.out, nil }
+
 func (s *script) controller() (*Controller, *observe.Memory) {
 	now := func() time.Time { return time.Unix(1000, 0) }
 	memory := observe.NewMemory(now, func(client.Object) string { return "" })
-	c := New(s, s, s, memory, now)
+	c := New(s, s, s, s, memory, now)
 	c.next = s.next
 	if s.observed.ClaimUID == "" {
 		s.observed = populate.Observed{
@@ -122,7 +125,7 @@ func TestNothingIsWrittenOnHalfAnObservation(t *testing.T) {
 		script  script
 		wantErr error
 	}{
-		"the observation failed": {script: script{err: failure}, wantErr: failure},
+		"the observation failed": {script: script{err: errLost}, wantErr: errLost},
 		"something is loading":   {script: script{pending: true}},
 	}
 	for name, tc := range cases {
@@ -185,10 +188,10 @@ func TestWhatWasWrittenBesideAnErrorIsKept(t *testing.T) {
 	s := &script{
 		decisions: []populate.Decision{{Step: populate.CreateWorker{Worker: &corev1.Pod{}}}},
 		outcomes:  []apply.Outcome{{Objects: []client.Object{population("2")}}},
-		applyErr:  failure,
+		applyErr:  errLost,
 	}
 	c, memory := s.controller()
-	if _, err := c.Reconcile(t.Context(), key); !errors.Is(err, failure) {
+	if _, err := c.Reconcile(t.Context(), key); !errors.Is(err, errLost) {
 		t.Errorf("error is %v, want the writer's", err)
 	}
 	if memory.Len() != 1 {
@@ -216,6 +219,18 @@ func TestEventsAreToldOnceTheStepIsTaken(t *testing.T) {
 	s.observed.Claim = other
 	if _, err := c.Reconcile(t.Context(), key); err != nil || len(s.told) != 0 {
 		t.Errorf("error is %v, told %q; another claim of the name is none of our business", err, s.told)
+	}
+}
+
+func TestNamespaceToKeepOutOf(t *testing.T) {
+	s := &script{out: true, decisions: []populate.Decision{{Step: populate.Allocate{To: 1}}, {}}}
+	c, _ := s.controller()
+	if _, err := c.Reconcile(t.Context(), key); err != nil || len(s.steps) != 0 {
+		t.Errorf("error is %v, took %d steps in a namespace to keep out of", err, len(s.steps))
+	}
+	s.observed.Claim = nil
+	if _, err := c.Reconcile(t.Context(), key); err != nil || len(s.steps) != 1 {
+		t.Errorf("error is %v, took %d steps for a claim that is gone, want it cleaned up after", err, len(s.steps))
 	}
 }
 

@@ -64,7 +64,7 @@ func Setup(ctx context.Context, p manager.Parts) error {
 		Cache: mgr.GetCache(), Pending: pending, Live: mgr.GetAPIReader(),
 		Kinds: p.Kinds, Problems: problems, Memory: memory, Templates: programs, Namespaces: p.Namespaces(), Now: p.Now,
 	})
-	c := New(observer, apply.New(mgr.GetAPIReader(), mgr.GetClient()), event.New(mgr.GetEventRecorder(event.Controller)), memory, p.Now)
+	c := New(observer, apply.New(mgr.GetAPIReader(), mgr.GetClient()), event.New(mgr.GetEventRecorder(event.Controller)), p.Namespaces(), memory, p.Now)
 	w := &waker{cache: mgr.GetCache(), kinds: p.Kinds, memory: memory, programs: programs, log: mgr.GetLogger().WithName("population")}
 
 	enqueue := handler.TypedEnqueueRequestsFromMapFunc[client.Object, observe.Key]
@@ -79,8 +79,8 @@ func Setup(ctx context.Context, p manager.Parts) error {
 		Watches(&corev1.ResourceQuota{}, enqueue(w.roomier), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: never[crevent.CreateEvent], UpdateFunc: quotaGrew,
 		})).
-		Watches(&corev1.Namespace{}, enqueue(w.roomier), builder.OnlyMetadata, builder.WithPredicates(predicate.Funcs{
-			CreateFunc: never[crevent.CreateEvent], DeleteFunc: never[crevent.DeleteEvent], UpdateFunc: labelsChanged,
+		Watches(&corev1.Namespace{}, enqueue(w.namespace), builder.OnlyMetadata, builder.WithPredicates(predicate.Funcs{
+			DeleteFunc: never[crevent.DeleteEvent], UpdateFunc: labelsChanged,
 		})).
 		WatchesRawSource(source.TypedFunc[observe.Key](func(ctx context.Context, q workqueue.TypedRateLimitingInterface[observe.Key]) error {
 			p.Kinds.Listen(func(change kinds.Change) { addAll(q, w.kindChanged(ctx, change)) })

@@ -116,28 +116,17 @@ func (w *waker) class(ctx context.Context, o client.Object) []observe.Key {
 }
 
 // roomier maps a quota to the claims for which a write was refused in its
-// namespace; it may be accepted now. It maps a namespace to all claims that wait
-// in it: the labels that say whether they are filled and what may run for them
-// seldom change.
+// namespace; it may be accepted now.
 func (w *waker) roomier(ctx context.Context, o client.Object) []observe.Key {
-	namespace := o.GetNamespace()
-	if namespace == "" {
-		return w.waitingIn(ctx, o.GetName())
-	}
-	var keys []observe.Key
-	for _, uid := range w.memory.RefusedClaims() {
-		for _, k := range w.byUID(ctx, uid) {
-			if k.Namespace == namespace && w.memory.Accepted(uid) {
-				keys = append(keys, k)
-			}
-		}
-	}
-	return keys
+	return w.refused(ctx, o.GetNamespace())
 }
 
-func (w *waker) waitingIn(ctx context.Context, namespace string) []observe.Key {
+// namespace maps a namespace to the claims in it that wait: its labels decide
+// what Pod Security refuses and whether Sluice keeps out of it.
+func (w *waker) namespace(ctx context.Context, o client.Object) []observe.Key {
+	w.refused(ctx, o.GetName())
 	var claims corev1.PersistentVolumeClaimList
-	if err := w.cache.List(ctx, &claims, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := w.cache.List(ctx, &claims, client.InNamespace(o.GetName()), client.UnsafeDisableDeepCopy); err != nil {
 		w.log.Error(err, "list claims to wake")
 		return nil
 	}
@@ -145,8 +134,20 @@ func (w *waker) waitingIn(ctx context.Context, namespace string) []observe.Key {
 	for i := range claims.Items {
 		claim := &claims.Items[i]
 		if _, ok := observe.SourceOf(claim); ok && !observe.Settled(claim) {
-			w.memory.Accepted(claim.UID)
 			keys = append(keys, keyOf(claim))
+		}
+	}
+	return keys
+}
+
+// refused forgets the refusals in a namespace and returns the claims concerned.
+func (w *waker) refused(ctx context.Context, namespace string) []observe.Key {
+	var keys []observe.Key
+	for _, uid := range w.memory.RefusedClaims() {
+		for _, k := range w.byUID(ctx, uid) {
+			if k.Namespace == namespace && w.memory.Accepted(uid) {
+				keys = append(keys, k)
+			}
 		}
 	}
 	return keys
