@@ -33,7 +33,7 @@ func TestSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // the test is over
+	defer l.Close()
 	if err := Socket(path)(t.Context()); err != nil {
 		t.Errorf("socket: got %v", err)
 	}

@@ -95,11 +95,11 @@ func Hook(prepare func(dir string) error, run Supervisor) {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "init:", err)
 		}
-		os.Exit(code)
+		os.Exit(code) //nolint:forbidigo // this process is the cluster's first one, not the program that imports us
 	case SupervisorName:
 		// A starter that no longer listens must not end the cluster.
 		signal.Ignore(syscall.SIGPIPE)
-		os.Exit(run(os.Args[1], os.NewFile(controlFD, "control"), os.NewFile(eventsFD, "events")))
+		os.Exit(run(os.Args[1], os.NewFile(controlFD, "control"), os.NewFile(eventsFD, "events"))) //nolint:forbidigo // as above, the supervisor
 	}
 }
 

@@ -29,7 +29,7 @@ func TestNamespacedSourceGateOff(t *testing.T) {
 		},
 		"OwnNamespace": {
 			reason: "the claim's own namespace, spelled out, is a namespace too",
-			given:  sources{DataSourceRef: refIn(namespace, helloGroup, "Hello", "a")},
+			given:  sources{DataSourceRef: refIn(namespace, helloGroup, "Hello", "b")},
 			want:   sources{},
 		},
 		"EmptyNamespace": {
