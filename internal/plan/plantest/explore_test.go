@@ -2,6 +2,7 @@ package plantest_test
 
 import (
 	"os"
+	"runtime/debug"
 	"strconv"
 	"testing"
 
@@ -9,9 +10,13 @@ import (
 	"github.com/sluice-dev/sluice/internal/plan/populate"
 )
 
-// depthEnv sets how many disturbances a path may hold; all states within are
-// visited then, which takes minutes for 1 and hours for 2.
-const depthEnv = "SLUICE_EXPLORE_DISTURBANCES"
+// depthEnv sets how many disturbances a path may hold, statesEnv how many
+// states of each scenario are visited at most, 0 for all. All states with one
+// disturbance take minutes, all with two take hours.
+const (
+	depthEnv  = "SLUICE_EXPLORE_DISTURBANCES"
+	statesEnv = "SLUICE_EXPLORE_STATES"
+)
 
 // walksEnv sets how many random walks are taken through each scenario.
 const walksEnv = "SLUICE_EXPLORE_WALKS"
@@ -28,17 +33,14 @@ var scenarios = []plantest.Scenario{
 }
 
 func TestExplore(t *testing.T) {
-	disturbances, limit := 1, 25000
+	// Most of what is allocated lives as long as the exploration.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	limit := 20000
 	if testing.Short() {
 		limit = 3000
 	}
-	if s := os.Getenv(depthEnv); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatalf("%s: %v", depthEnv, err)
-		}
-		disturbances, limit = n, 0
-	}
+	disturbances := setting(t, depthEnv, 1)
+	limit = setting(t, statesEnv, limit)
 	for _, name := range plantest.Invariants {
 		t.Log(name)
 	}
@@ -58,14 +60,7 @@ func TestExplore(t *testing.T) {
 }
 
 func TestWalk(t *testing.T) {
-	walks := 60
-	if s := os.Getenv(walksEnv); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatalf("%s: %v", walksEnv, err)
-		}
-		walks = n
-	}
+	walks := setting(t, walksEnv, 60)
 	states := 0
 	for _, sc := range scenarios {
 		t.Run(sc.Name, func(t *testing.T) {
@@ -78,4 +73,18 @@ func TestWalk(t *testing.T) {
 		})
 	}
 	t.Logf("%d states in all", states)
+}
+
+// setting is a number from the environment.
+func setting(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	s := os.Getenv(name)
+	if s == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
 }

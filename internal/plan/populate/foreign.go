@@ -61,8 +61,10 @@ func giveBack(v *view) (Decision, bool) {
 }
 
 func (v *view) giveBackOne(pv *corev1.PersistentVolume) (Decision, bool) {
+	// While it is given back it may be matched with a prime of another claim.
+	// Released, whichever prime it was is gone.
 	ref := pv.Spec.ClaimRef
-	ours := ref != nil && v.names(ref)
+	ours := ref != nil && isTemporaryName(ref.Name)
 	switch {
 	case ours && pv.Status.Phase == corev1.VolumeReleased:
 		return Decision{Why: WhyGiveBack, Step: ReleaseForeign{Volume: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion}}, true

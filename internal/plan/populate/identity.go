@@ -2,6 +2,7 @@ package populate
 
 import (
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +46,17 @@ const (
 // of the worker's ConfigMap. It is never used for another attempt.
 func TemporaryName(claim types.UID, attempt int32) string {
 	return namePrefix(claim) + strconv.Itoa(int(attempt))
+}
+
+// isTemporaryName says that a name is one that TemporaryName makes.
+func isTemporaryName(name string) bool {
+	rest, ok := strings.CutPrefix(name, "sluice-")
+	i := strings.LastIndexByte(rest, '-')
+	if !ok || i < 1 {
+		return false
+	}
+	_, err := strconv.ParseInt(rest[i+1:], 10, 32)
+	return err == nil
 }
 
 func namePrefix(claim types.UID) string { return "sluice-" + string(claim) + "-" }

@@ -100,6 +100,13 @@ func TestNextTrouble(t *testing.T) {
 			o:      observed(live, population(1, failed(1, v1alpha1.ReasonPrimeBoundToForeign, 0)), volume(matched, foreignLabels, retained, released)),
 			want:   outline{Step: "release volume at 40", Why: populate.WhyGiveBack},
 		},
+		"ForeignReleasedByAnother": {
+			reason: "Also when a prime of another claim had it meanwhile",
+			o: observed(live, population(1, failed(1, v1alpha1.ReasonPrimeBoundToForeign, 0)), volume(matched, foreignLabels, retained, released, func(pv *corev1.PersistentVolume) {
+				pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.UID = "sluice-another-1", "another"
+			})),
+			want: outline{Step: "release volume at 40", Why: populate.WhyGiveBack},
+		},
 		"ForeignAvailable": {
 			reason: "Only then is its policy restored",
 			o: observed(live, population(1, failed(1, v1alpha1.ReasonPrimeBoundToForeign, 0)), volume(foreignLabels, retained, func(pv *corev1.PersistentVolume) {
