@@ -100,6 +100,7 @@ func TestDefaults(t *testing.T) {
 		"ValidatingAdmissionPolicy/sluice-manager-files", "ValidatingAdmissionPolicyBinding/sluice-manager-files",
 		"ValidatingAdmissionPolicy/sluice-manager-claims", "ValidatingAdmissionPolicyBinding/sluice-manager-claims",
 		"ValidatingAdmissionPolicy/sluice-manager-volumes", "ValidatingAdmissionPolicyBinding/sluice-manager-volumes",
+		"MutatingWebhookConfiguration/sluice", "ValidatingAdmissionPolicy/sluice-dropped-sources", "ValidatingAdmissionPolicyBinding/sluice-dropped-sources",
 	} {
 		if objects[want] == nil {
 			t.Errorf("%s is not rendered", want)

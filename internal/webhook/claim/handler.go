@@ -1,5 +1,6 @@
-// Package claim warns whoever applies a claim that nobody will fill. It refuses
-// nothing, answers from caches only, and keeps quiet when in doubt.
+// Package claim looks at new claims: it warns about those that nobody will fill,
+// and marks those whose source the API server might drop. It answers from caches
+// only, and keeps quiet when in doubt.
 package claim
 
 import (
@@ -43,14 +44,16 @@ func New(f Finder, s *runtime.Scheme) *Handler {
 	return &Handler{Registrations: f, decoder: admission.NewDecoder(s)}
 }
 
-// Setup adds the handler to the manager's webhook server, if it has one.
+// Setup adds the handlers to the manager's webhook server, if it has one.
 func Setup(_ context.Context, p manager.Parts) error {
 	if p.Options.Webhooks == nil {
 		return nil
 	}
 	p.Kinds.Watch(registration.Kind, kinds.Full)
 	finder := &registration.Finder{Cache: p.Manager.GetCache(), Kinds: p.Kinds}
-	p.Manager.GetWebhookServer().Register(Path, &webhook.Admission{Handler: New(finder, p.Manager.GetScheme())})
+	server := p.Manager.GetWebhookServer()
+	server.Register(Path, &webhook.Admission{Handler: New(finder, p.Manager.GetScheme())})
+	server.Register(MarkPath, &webhook.Admission{Handler: NewMarker(p.Manager.GetScheme())})
 	return nil
 }
 

@@ -85,7 +85,7 @@ func install(ctx context.Context, port int) error {
 	if err := kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: helm.Namespace}}); err != nil {
 		return fmt.Errorf("create namespace: %w", err)
 	}
-	text, err := helm.Sluice(repository, cluster.Kubeconfig).Template(ctx, config.Kubernetes)
+	text, err := helm.Sluice(repository, cluster.Kubeconfig, "").Template(ctx, config.Kubernetes)
 	if err != nil {
 		return fmt.Errorf("render chart: %w", err)
 	}
