@@ -21,10 +21,43 @@ import (
 
 var snapshots = schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshots"}
 
-// TestVolumes writes to a volume of each kind, and reads it from a clone and
+// TestStorage runs all tests at once, each in a namespace of its own, and then
+// sees that with the namespaces every disk is gone, too.
+func TestStorage(t *testing.T) {
+	t.Run("All", func(t *testing.T) {
+		for name, test := range map[string]func(*testing.T){
+			"Volumes": testVolumes, "Grow": testGrow, "Move": testMove,
+			"WrongPlacementIsStuck": testWrongPlacementIsStuck, "Fault": testFault,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t)
+			})
+		}
+	})
+	eventually(t, "no disk is left", func(ctx context.Context) error {
+		volumes, err := kube.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		left, err := disks.Volumes()
+		if err != nil {
+			return err
+		}
+		copies, err := disks.Snapshots()
+		if err != nil {
+			return err
+		}
+		if len(volumes.Items)+len(left)+len(copies) > 0 {
+			return fmt.Errorf("%d volumes, %d disks and %d snapshots are left", len(volumes.Items), len(left), len(copies))
+		}
+		return nil
+	})
+}
+
+// testVolumes writes to a volume of each kind, and reads it from a clone and
 // from a snapshot.
-func TestVolumes(t *testing.T) {
-	t.Parallel()
+func testVolumes(t *testing.T) {
 	for name, v := range map[string]volume{
 		"FileSystemWaiting":   {},
 		"FileSystemImmediate": {class: storage.ImmediateClass},
@@ -89,10 +122,9 @@ func snapshot(t *testing.T, namespace, name, claim string) {
 	})
 }
 
-// TestGrow grows a block volume under a running Pod, and a file system between
+// testGrow grows a block volume under a running Pod, and a file system between
 // two: growing ext4 under a Pod takes a capability that not every machine gives.
-func TestGrow(t *testing.T) {
-	t.Parallel()
+func testGrow(t *testing.T) {
 	t.Run("BlockOnline", func(t *testing.T) {
 		t.Parallel()
 		ns, v := space(t), volume{block: true}
@@ -165,11 +197,10 @@ func capacity(t *testing.T, namespace, claim string) {
 	})
 }
 
-// TestMove changes a claim's volume attributes class under a running Pod: the
+// testMove changes a claim's volume attributes class under a running Pod: the
 // driver's idea of where the volume is changes when the move has ended, and
 // until Sluice says so, Kubernetes' does not.
-func TestMove(t *testing.T) {
-	t.Parallel()
+func testMove(t *testing.T) {
 	ns, v := space(t), volume{}
 	v.claim(t, ns, "claim")
 	v.run(t, ns, "user", "claim", node1, "sleep 1000")
@@ -211,10 +242,9 @@ func TestMove(t *testing.T) {
 	reaches(t, ns, "user", corev1.PodRunning)
 }
 
-// TestWrongPlacementIsStuck lets Kubernetes believe that a volume reaches every
+// testWrongPlacementIsStuck lets Kubernetes believe that a volume reaches every
 // node: a Pod in another zone is scheduled, and never starts.
-func TestWrongPlacementIsStuck(t *testing.T) {
-	t.Parallel()
+func testWrongPlacementIsStuck(t *testing.T) {
 	ns, v := space(t), volume{}
 	v.claim(t, ns, "claim")
 	v.run(t, ns, "first", "claim", node1, "true")
@@ -244,10 +274,9 @@ func TestWrongPlacementIsStuck(t *testing.T) {
 	}
 }
 
-// TestFault has the storage be full for a while: the provisioner hands the node
+// testFault has the storage be full for a while: the provisioner hands the node
 // back, the Pod is scheduled anew, and in the end it runs.
-func TestFault(t *testing.T) {
-	t.Parallel()
+func testFault(t *testing.T) {
 	ns, v := space(t), volume{}
 	full := fault.Fault{Name: ns, Method: "CreateVolume", Claim: ns + "/claim", Code: fault.Code(codes.ResourceExhausted), Message: "no room", Times: 2}
 	if err := faults.Add(t.Context(), full); err != nil {
