@@ -3,6 +3,7 @@ package driver_test
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -176,6 +177,52 @@ func (f *fixture) total(t *testing.T, volume, node, path string) int64 {
 		t.Fatal(err)
 	}
 	return stats.GetUsage()[0].GetTotal()
+}
+
+// TestXFS grows a file system under its user, and mounts a clone beside it.
+func TestXFS(t *testing.T) {
+	requireDisks(t)
+	if _, err := exec.LookPath("mkfs.xfs"); err != nil {
+		t.Skip("needs xfsprogs")
+	}
+	f := start(t, nodeA1)
+	use := mountable(soleWriter)
+	use.GetMount().FsType = "xfs"
+	req := request("pvc-1", nodeA1, nil)
+	req.CapacityRange = &csi.CapacityRange{RequiredBytes: 320 << 20}
+	v := f.create(t, req).GetVolumeId()
+	pod := f.use(t, v, "n-a1", use)
+	write(t, filepath.Join(pod, "file"), "xfs")
+
+	grow := &csi.CapacityRange{RequiredBytes: 400 << 20}
+	if _, err := f.controller.ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{VolumeId: v, CapacityRange: grow}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.nodes["n-a1"].NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{VolumeId: v, VolumePath: pod, CapacityRange: grow}); err != nil {
+		t.Fatal(err)
+	}
+	before := f.total(t, v, "n-a1", pod)
+	if before < 330<<20 {
+		t.Errorf("want a larger file system, got %d bytes", before)
+	}
+	clone := request("pvc-2", nodeA1, nil)
+	clone.CapacityRange = &csi.CapacityRange{RequiredBytes: 500 << 20}
+	clone.VolumeContentSource = fromVolume(v)
+	cloned := f.create(t, clone).GetVolumeId()
+	copied := f.use(t, cloned, "n-a1", use)
+	wantContent(t, filepath.Join(copied, "file"), "xfs")
+	if total := f.total(t, cloned, "n-a1", copied); total <= before {
+		t.Errorf("want the clone's file system larger than %d bytes, got %d", before, total)
+	}
+	wantCode(t, "stage as another file system", func() error {
+		f.leave(t, cloned, "n-a1")
+		if err := f.attach(t, cloned, "n-a1", use); err != nil {
+			return err
+		}
+		_, err := f.stage(t, cloned, "n-a1", mountable(soleWriter))
+		return err
+	}(), codes.FailedPrecondition)
+	f.leave(t, v, "n-a1")
 }
 
 func TestBlockLife(t *testing.T) {
