@@ -13,10 +13,17 @@ func Counted(to Sink, total int64, p Progress) Sink {
 	return &counted{Sink: to, p: p, now: worker.Progress{TotalBytes: max(total, 0)}}
 }
 
+// Metered is a decorator like Counted that reports the bytes that m read
+// instead of those that are put.
+func Metered(to Sink, total int64, m Meter, p Progress) Sink {
+	return &counted{Sink: to, p: p, meter: m, now: worker.Progress{TotalBytes: max(total, 0)}}
+}
+
 type counted struct {
 	Sink
-	p   Progress
-	now worker.Progress
+	p     Progress
+	meter Meter
+	now   worker.Progress
 }
 
 // Put implements Sink.
@@ -29,9 +36,19 @@ func (c *counted) Put(ctx context.Context, e Entry, data io.Reader) error {
 	}
 	if e.Kind == File {
 		c.now.Files++
-		c.p.Report(c.now)
+		c.report(0)
 	}
 	return nil
+}
+
+// report reports n more bytes.
+func (c *counted) report(n int) {
+	if c.meter != nil {
+		c.now.Bytes = c.meter.Transferred()
+	} else {
+		c.now.Bytes += int64(n)
+	}
+	c.p.Report(c.now)
 }
 
 type countedReader struct {
@@ -43,8 +60,7 @@ type countedReader struct {
 func (r *countedReader) Read(p []byte) (int, error) {
 	n, err := r.in.Read(p)
 	if n > 0 {
-		r.c.now.Bytes += int64(n)
-		r.c.p.Report(r.c.now)
+		r.c.report(n)
 	}
 	return n, err //nolint:wrapcheck // io.Reader's contract
 }

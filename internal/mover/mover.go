@@ -41,6 +41,25 @@ type Revision struct {
 	Digest string
 	// Bytes and Files that Copy will put; 0 when unknown.
 	Bytes, Files int64
+	// Room is how much the volume must have free at least; 0 when unknown.
+	Room int64
+	// Transfer is how many bytes Copy will read, for sources that are a Meter;
+	// 0 when unknown.
+	Transfer int64
+}
+
+// A Meter is a Source whose progress is better told by what it reads than by
+// what it puts: an archive, whose contents nobody counted.
+type Meter interface {
+	// Transferred returns how many bytes of Revision.Transfer were read so far.
+	// It is safe for concurrent use.
+	Transferred() int64
+}
+
+// A Volume is a Sink that knows how much fits on it.
+type Volume interface {
+	// Free returns how many bytes can still be written.
+	Free() (int64, error)
 }
 
 // Kind is what an Entry becomes.
@@ -54,6 +73,8 @@ const (
 	Directory
 	// Symlink is a symbolic link to Entry.Link.
 	Symlink
+	// HardLink is another name of the File that was put at the path Entry.Link.
+	HardLink
 )
 
 // Unknown is the Size of an entry whose length is found by reading it.
@@ -70,14 +91,23 @@ type Entry struct {
 	Size int64
 	// Digest of a File as sha256:hex, if known. A sink refuses other data.
 	Digest string
-	// Mode holds permission bits; all others are ignored. 0 is the default:
-	// 0644 for files and 0755 for directories.
+	// Mode holds permission bits, and set-user-ID, set-group-ID and sticky bits,
+	// which a sink drops unless it was told otherwise; all else is ignored. 0 is
+	// the default, 0644 for files and 0755 for directories, unless ExactMode.
 	Mode fs.FileMode
-	// ModTime of a File; the zero value leaves the time of writing.
+	// ExactMode says that a Mode of 0 is meant: nobody may do anything.
+	ExactMode bool
+	// Owner of a File, Directory or Symlink, if the source knows it. A sink
+	// ignores it unless it was told otherwise.
+	Owner *Owner
+	// ModTime of a File or Directory; the zero value leaves the time of writing.
 	ModTime time.Time
-	// Link is the target of a Symlink.
+	// Link is the target of a Symlink, or the path of a HardLink's file.
 	Link string
 }
+
+// Owner is a user and a group by number; names mean nothing on a volume.
+type Owner struct{ UID, GID int }
 
 // A Sink makes what it is given durable on one volume. It is used by one
 // goroutine at a time.

@@ -46,7 +46,7 @@ func (v *Verified) Read(p []byte) (int, error) {
 		return 0, Permanent(worker.ReasonDigestMismatch,
 			fmt.Errorf("read %q: more than the %d bytes announced", v.e.Path, v.e.Size))
 	}
-	if err == io.EOF { //nolint:errorlint // io.Reader's contract: EOF itself
+	if err == io.EOF {
 		if problem := v.atEnd(); problem != nil {
 			return n, problem
 		}

@@ -2,22 +2,20 @@
 // of a volume.
 //
 // Every access goes through os.Root, so neither a name nor a link that was put
-// before can lead out of the directory. A file is written under a temporary
-// name, verified, and renamed; what is under its real name is always whole.
+// before can lead out of the directory. A file that fails on the way is removed
+// again, and one that replaces another gets its name last: what is under a real
+// name after Put is whole. Runs of zeros become holes.
 package dir
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
-	"strings"
 
-	"github.com/sluice-dev/sluice/api/worker"
 	"github.com/sluice-dev/sluice/internal/mover"
 )
 
@@ -38,17 +36,36 @@ type Options struct {
 	// ReadBack reads every file again after it was written and compares it with
 	// what came in, before it gets its name.
 	ReadBack bool
+	// Ownership gives every entry the owner that it names, and the target itself
+	// the owner and mode of the entry "." if there is one. It takes root.
+	Ownership bool
+	// SpecialBits keeps set-user-ID, set-group-ID and sticky bits of entries.
+	SpecialBits bool
 }
 
 // Sink writes below one directory.
 type Sink struct {
-	root  *os.Root
-	opts  Options
-	tally mover.Tally
-	buf   []byte
+	root   *os.Root
+	opts   Options
+	tally  mover.Tally
+	buf    []byte
+	volume volume
+	// before is the target as it was when the sink was opened.
+	before fs.FileInfo
+	// parent is the directory named parentName, kept open because entries of
+	// one directory mostly come together.
+	parent     *os.Root
+	parentName string
+	// plain is a directory with no link among its parts.
+	plain string
+	// later holds what directories become once everything is in them.
+	later map[string]attributes
 }
 
-var _ mover.Sink = (*Sink)(nil)
+var (
+	_ mover.Sink   = (*Sink)(nil)
+	_ mover.Volume = (*Sink)(nil)
+)
 
 // Open returns a sink for the directory target, which must exist.
 func Open(target string, opts Options) (*Sink, error) {
@@ -56,11 +73,19 @@ func Open(target string, opts Options) (*Sink, error) {
 	if err != nil {
 		return nil, mover.VolumeError(fmt.Errorf("open target directory: %w", err))
 	}
-	return &Sink{root: root, opts: opts, buf: make([]byte, bufferSize)}, nil
+	s := &Sink{root: root, opts: opts, buf: make([]byte, bufferSize), plain: ".", later: map[string]attributes{}}
+	if s.before, err = root.Stat("."); err == nil {
+		s.volume, err = measure(root)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("look at target directory: %w", err), root.Close())
+	}
+	return s, nil
 }
 
 // Close releases the directory. It makes nothing durable; Finish does.
 func (s *Sink) Close() error {
+	s.forgetParent()
 	if err := s.root.Close(); err != nil {
 		return fmt.Errorf("close target directory: %w", err)
 	}
@@ -83,6 +108,8 @@ func (s *Sink) Put(ctx context.Context, e mover.Entry, data io.Reader) error {
 		err = s.directory(name, e)
 	case mover.Symlink:
 		err = s.symlink(name, e)
+	case mover.HardLink:
+		err = s.hardLink(name, e)
 	default:
 		err = refuse(e, "is of a kind that a directory cannot hold")
 	}
@@ -94,6 +121,9 @@ func (s *Sink) Put(ctx context.Context, e mover.Entry, data io.Reader) error {
 
 // Finish implements mover.Sink.
 func (s *Sink) Finish(context.Context) (mover.Summary, error) {
+	if err := s.finishDirectories(); err != nil {
+		return mover.Summary{}, mover.VolumeError(err)
+	}
 	d, err := s.root.Open(".")
 	if err != nil {
 		return mover.Summary{}, mover.VolumeError(fmt.Errorf("open target directory: %w", err))
@@ -105,143 +135,56 @@ func (s *Sink) Finish(context.Context) (mover.Summary, error) {
 	return s.tally.Summary(), nil
 }
 
-func (s *Sink) file(ctx context.Context, name string, e mover.Entry, data io.Reader) (err error) {
-	if name == "." {
-		return refuse(e, "names the target itself")
-	}
-	if data == nil {
-		return fmt.Errorf("put file %q: no data", e.Path)
-	}
-	if err := s.parent(name); err != nil {
-		return err
-	}
-	// The temporary lies beside the file, so that a rename cannot cross file
-	// systems. O_EXCL: it is nothing that was put before.
-	temporary := path.Join(path.Dir(name), ".sluice-"+rand.Text())
-	f, err := s.root.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+// Free implements mover.Volume.
+func (s *Sink) Free() (int64, error) {
+	v, err := measure(s.root)
+	return v.free, err
+}
+
+// Scratch returns a file without a name on the volume, for a source that needs
+// all of its data before it can read any. Its space is free again when it is
+// closed.
+func (s *Sink) Scratch() (*os.File, error) {
+	name := temporaryName()
+	f, err := s.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("create file for %q: %w", e.Path, err)
+		return nil, mover.VolumeError(fmt.Errorf("create scratch file: %w", err))
 	}
-	defer func() {
-		if err != nil {
-			// Best effort: the volume of a failed attempt is thrown away.
-			_ = f.Close()
-			_ = s.root.Remove(temporary)
-		}
-	}()
-	v := mover.NewVerified(ctx, e, data)
-	// The wrapper keeps CopyBuffer from handing over to ReadFrom, which would
-	// bring a buffer of its own.
-	if _, err := io.CopyBuffer(struct{ io.Writer }{f}, v, s.buf); err != nil {
-		return fmt.Errorf("write file %q: %w", e.Path, err)
+	if err := s.root.Remove(name); err != nil {
+		return nil, errors.Join(fmt.Errorf("unname scratch file: %w", err), f.Close())
 	}
-	if s.opts.ReadBack {
-		if err := s.readBack(ctx, e, f, v); err != nil {
-			return err
-		}
-	}
-	if err := f.Chmod(permissions(e, fileMode)); err != nil {
-		return fmt.Errorf("set mode of file %q: %w", e.Path, err)
-	}
-	if err := f.Close(); err != nil {
-		return fmt.Errorf("close file %q: %w", e.Path, err)
-	}
-	if !e.ModTime.IsZero() {
-		if err := s.root.Chtimes(temporary, e.ModTime, e.ModTime); err != nil {
-			return fmt.Errorf("set time of file %q: %w", e.Path, err)
-		}
-	}
-	if err := s.root.Rename(temporary, name); err != nil {
-		return fmt.Errorf("name file %q: %w", e.Path, err)
-	}
-	s.tally.File(name, v.Size(), v.Digest())
-	return nil
+	return f, nil
 }
 
-// readBack compares what is in the file with what came in.
-func (s *Sink) readBack(ctx context.Context, e mover.Entry, f *os.File, v *mover.Verified) error {
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("read file %q again: %w", e.Path, err)
+// in returns the directory that name lies in, made if need be, and its name
+// there.
+func (s *Sink) in(name string) (*os.Root, string, error) {
+	dir, base := path.Split(name)
+	if dir = path.Clean(dir); dir == "." {
+		return s.root, base, nil
 	}
-	again := mover.NewVerified(ctx, mover.Entry{Path: e.Path, Size: v.Size(), Digest: v.Digest()}, f)
-	if _, err := io.CopyBuffer(io.Discard, struct{ io.Reader }{again}, s.buf); err != nil {
-		// What the volume gives back is no fault of the source's.
-		return mover.Retryable(worker.ReasonWorkerFailed, fmt.Errorf("read file %q again: %w", e.Path, err))
+	if s.parent != nil && dir == s.parentName {
+		return s.parent, base, nil
 	}
-	return nil
-}
-
-func (s *Sink) directory(name string, e mover.Entry) error {
-	if name != "." {
-		if err := s.root.MkdirAll(name, directoryMode); err != nil {
-			return fmt.Errorf("make directory %q: %w", e.Path, err)
-		}
-		if err := s.root.Chmod(name, permissions(e, directoryMode)|0o700); err != nil {
-			return fmt.Errorf("set mode of directory %q: %w", e.Path, err)
-		}
-	}
-	s.tally.Other(name, "directory")
-	return nil
-}
-
-func (s *Sink) symlink(name string, e mover.Entry) error {
-	if name == "." {
-		return refuse(e, "names the target itself")
-	}
-	if e.Link == "" || strings.ContainsRune(e.Link, 0) || len(e.Link) > maxPath {
-		return refuse(e, "is a link to nowhere")
-	}
-	// A link out of the volume would make its readers, with their rights, open
-	// what is theirs and not the source's.
-	if path.IsAbs(e.Link) || !linksWithin(path.Dir(name), e.Link) {
-		return refuse(e, fmt.Sprintf("is a link to %q, which is outside of the volume", e.Link))
-	}
-	if err := s.parent(name); err != nil {
-		return err
-	}
-	if err := s.noLinkAbove(name, e); err != nil {
-		return err
-	}
-	if err := s.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("replace %q: %w", e.Path, err)
-	}
-	if err := s.root.Symlink(e.Link, name); err != nil {
-		return fmt.Errorf("make link %q: %w", e.Path, err)
-	}
-	s.tally.Other(name, "link "+e.Link)
-	return nil
-}
-
-// noLinkAbove refuses a link that lies behind another one: where it leads to
-// could not be told from its letters.
-func (s *Sink) noLinkAbove(name string, e mover.Entry) error {
-	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		info, err := s.root.Lstat(dir)
-		if err != nil {
-			return fmt.Errorf("look at directory %q: %w", dir, err)
-		}
-		if info.Mode()&fs.ModeSymlink != 0 {
-			return refuse(e, fmt.Sprintf("is a link behind the link %q", dir))
-		}
-	}
-	return nil
-}
-
-// parent makes the directories that name lies in.
-func (s *Sink) parent(name string) error {
-	if dir := path.Dir(name); dir != "." {
+	s.forgetParent()
+	parent, err := s.root.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
 		if err := s.root.MkdirAll(dir, directoryMode); err != nil {
-			return fmt.Errorf("make directory %q: %w", dir, err)
+			return nil, "", fmt.Errorf("make directory %q: %w", dir, err)
 		}
+		parent, err = s.root.OpenRoot(dir)
 	}
-	return nil
+	if err != nil {
+		return nil, "", fmt.Errorf("open directory %q: %w", dir, err)
+	}
+	s.parent, s.parentName = parent, dir
+	return parent, base, nil
 }
 
-// permissions returns the mode for e: permission bits only. A volume never
-// brings set-user-ID, set-group-ID or sticky bits with it.
-func permissions(e mover.Entry, otherwise fs.FileMode) fs.FileMode {
-	if e.Mode.Perm() == 0 {
-		return otherwise
+// forgetParent closes the directory kept open.
+func (s *Sink) forgetParent() {
+	if s.parent != nil {
+		_ = s.parent.Close() // nothing was written through it
+		s.parent, s.parentName = nil, ""
 	}
-	return e.Mode.Perm()
 }

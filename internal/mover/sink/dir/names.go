@@ -61,11 +61,15 @@ func linksWithin(from, link string) bool {
 
 // refuse is the error for an entry that is not written.
 func refuse(e mover.Entry, why string) error {
-	name := e.Path
+	return mover.Permanent(worker.ReasonUnsupportedFormat, fmt.Errorf("refuse entry %q: it %s", shorten(e.Path), why))
+}
+
+// shorten makes a name fit to be told.
+func shorten(name string) string {
 	if len(name) > 128 {
-		name = name[:128] + "…"
+		return name[:128] + "…"
 	}
-	return mover.Permanent(worker.ReasonUnsupportedFormat, fmt.Errorf("refuse entry %q: it %s", name, why))
+	return name
 }
 
 // collision turns what the operating system says about an entry that cannot
