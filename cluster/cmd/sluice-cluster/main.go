@@ -43,6 +43,6 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(prerequisitesCommand(), upCommand(), downCommand(), statusCommand(), kubectlCommand(), logsCommand(), envCommand(), installCommand())
+	root.AddCommand(prerequisitesCommand(), upCommand(), downCommand(), statusCommand(), kubectlCommand(), logsCommand(), envCommand(), installCommand(), demoCommand())
 	return root
 }
