@@ -4,27 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/api/volumepopulator/v1beta1"
 	"github.com/sluice-dev/sluice/internal/kinds"
 	"github.com/sluice-dev/sluice/internal/plan/populate"
+	"github.com/sluice-dev/sluice/internal/registration"
 )
-
-// VolumePopulatorKind is the Kubernetes project's registration kind. Its
-// definition may be missing from a cluster.
-var VolumePopulatorKind = schema.GroupKind{Group: v1beta1.GroupName, Kind: "VolumePopulator"}
 
 // verdict is what the validations said about one revision of everything they
 // look at.
@@ -46,53 +37,19 @@ func (ob *Observer) populator(ctx context.Context, ref SourceRef) (*v1alpha1.Pop
 	if err := ob.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list populators: %w", err)
 	}
-	serving := slices.DeleteFunc(slices.Clone(list.Items), func(p v1alpha1.Populator) bool {
-		return p.Spec.SourceKind.Group != ref.Kind.Group || p.Spec.SourceKind.Kind != ref.Kind.Kind || !accepted(&p)
-	})
-	if len(serving) == 0 {
-		return nil, nil
-	}
-	slices.SortFunc(serving, func(a, b v1alpha1.Populator) int {
-		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
-			return c
+	for _, p := range registration.Of(list.Items, ref.Kind) {
+		if registration.Accepted(p) {
+			return p, nil
 		}
-		return strings.Compare(a.Name, b.Name)
-	})
-	return &serving[0], nil
-}
-
-// accepted says that a Populator is served in the generation that is stored.
-func accepted(p *v1alpha1.Populator) bool {
-	c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionAccepted)
-	return c != nil && c.Status == "True" && c.ObservedGeneration == p.Generation && p.DeletionTimestamp == nil
+	}
+	return nil, nil
 }
 
 // registeredElsewhere says whether somebody else registered a source kind, and
 // whether that is not known yet.
 func (ob *Observer) registeredElsewhere(ref SourceRef) (elsewhere, loading bool) {
-	registrations, state := ob.Kinds.List(VolumePopulatorKind)
-	if state.Status == kinds.Starting {
-		return false, true
-	}
-	for _, r := range registrations {
-		u, ok := r.(*unstructured.Unstructured)
-		if !ok || ours(u) {
-			continue
-		}
-		group, _, _ := unstructured.NestedString(u.Object, "sourceKind", "group")
-		kind, _, _ := unstructured.NestedString(u.Object, "sourceKind", "kind")
-		if group == ref.Kind.Group && kind == ref.Kind.Kind {
-			return true, false
-		}
-	}
-	return false, false
-}
-
-// ours says that a registration was made for a Populator.
-func ours(registration *unstructured.Unstructured) bool {
-	return slices.ContainsFunc(registration.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
-		return r.Kind == "Populator" && strings.HasPrefix(r.APIVersion, v1alpha1.GroupName+"/")
-	})
+	others, state := registration.Others(ob.Kinds, ref.Kind)
+	return len(others) > 0, state.Status == kinds.Starting
 }
 
 // source looks for a claim's source and lets the Populator's validations judge

@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/kinds"
 	"github.com/sluice-dev/sluice/internal/manager"
 	"github.com/sluice-dev/sluice/internal/observe"
+	"github.com/sluice-dev/sluice/internal/registration"
 )
 
 const (
@@ -58,7 +59,7 @@ func Setup(ctx context.Context, p manager.Parts) error {
 	}
 	memory := observe.NewMemory(p.Now, observe.Progress(ctx, mgr.GetCache()))
 	programs := &observe.Programs{}
-	p.Kinds.Watch(observe.VolumePopulatorKind, kinds.Full)
+	p.Kinds.Watch(registration.Kind, kinds.Full)
 	p.Kinds.Watch(observe.ReferenceGrantKind, kinds.Full)
 	observer := observe.New(observe.Config{
 		Cache: mgr.GetCache(), Pending: pending, Live: mgr.GetAPIReader(),

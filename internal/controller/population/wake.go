@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/kinds"
 	"github.com/sluice-dev/sluice/internal/observe"
+	"github.com/sluice-dev/sluice/internal/registration"
 )
 
 // waker knows which claims a change concerns. Nothing waits for a clock that
@@ -158,7 +159,7 @@ func (w *waker) refused(ctx context.Context, namespace string) []observe.Key {
 func (w *waker) kindChanged(ctx context.Context, c kinds.Change) []observe.Key {
 	var keys []observe.Key
 	switch {
-	case c.Kind == observe.VolumePopulatorKind, c.Kind == observe.ReferenceGrantKind:
+	case c.Kind == registration.Kind, c.Kind == observe.ReferenceGrantKind:
 		// Rare, and every unbound claim of a watched kind may be concerned.
 		for _, kind := range w.kinds.Watched() {
 			keys = append(keys, w.list(ctx, client.MatchingFields{observe.IndexSourceKind: kind.String()})...)
