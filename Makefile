@@ -16,6 +16,8 @@ LINT := $(TOOLBIN)/golangci-lint run --config $(CURDIR)/.golangci.yml
 CONTROLLER_GEN := $(TOOLBIN)/controller-gen
 # Go cannot know that a cluster changed, and one at a time is enough for a machine.
 ONCE := -count=1 -p=1
+# The cluster that up and kubectl are about.
+CLUSTER ?= sluice
 
 ##@ Every day
 
@@ -55,8 +57,9 @@ demo: go ## The volume populator tutorial on a real node, start to end
 	@tools/go-run sluice-cluster demo $(ARGS)
 
 .PHONY: up
-up: go ## Start a cluster with Sluice and say how to use it
-	@tools/go-run sluice-cluster up $(ARGS)
+up: go ## Start a cluster with Sluice; options by ARGS=--nodes=3, a name by CLUSTER=
+	@tools/go-run sluice-cluster up --name=$(CLUSTER) $(ARGS)
+	@tools/go-run sluice-cluster install --name=$(CLUSTER)
 
 .PHONY: down
 down: go ## End clusters and remove all they left, also after a crash
@@ -64,7 +67,7 @@ down: go ## End clusters and remove all they left, also after a crash
 
 .PHONY: kubectl
 kubectl: go ## Talk to the cluster of `make up`: make kubectl ARGS="get pods -A"
-	@tools/go-run sluice-cluster kubectl $(ARGS)
+	@tools/go-run sluice-cluster kubectl --name=$(CLUSTER) $(ARGS)
 
 .PHONY: images
 images: go ## Build the container images, as a layout and as archives
