@@ -49,7 +49,7 @@ func (v *view) claimGone() bool { return v.Claim == nil || v.Claim.UID != v.Clai
 // settled is the rule of a claim whose Population says Succeeded: whatever is
 // left of its temporaries goes, and then nothing is done or said again.
 func settled(v *view) (Decision, bool) {
-	if v.pop == nil || v.pop.Status.Phase != v1alpha1.PhaseSucceeded {
+	if !v.succeeded() {
 		return Decision{}, false
 	}
 	for _, rule := range []func(*view) (Decision, bool){
@@ -61,6 +61,10 @@ func settled(v *view) (Decision, bool) {
 		}
 	}
 	return Decision{Why: WhySettled}, true
+}
+
+func (v *view) succeeded() bool {
+	return v.pop != nil && v.pop.Status.Phase == v1alpha1.PhaseSucceeded
 }
 
 // impostor is the rule of a Population that is of another claim UID or not of
@@ -143,7 +147,8 @@ func (v *view) deleteWorker(why string, w *corev1.Pod) (Decision, bool) {
 	if w.DeletionTimestamp != nil {
 		return Decision{}, false
 	}
-	if !v.Live {
+	// Success is final, so no cache can be stale about it.
+	if !v.Live && !v.succeeded() {
 		return Decision{Need: NeedLive, Why: why}, true
 	}
 	return Decision{Why: why, Step: DeleteWorker{Namespace: w.Namespace, Name: w.Name, UID: w.UID}}, true

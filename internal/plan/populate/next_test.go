@@ -175,7 +175,7 @@ func TestNextHappyPath(t *testing.T) {
 		},
 		"Succeeded": {
 			reason: "The worker goes, and the prime with it",
-			o: observed(live, population(1, said(v1alpha1.PhaseSucceeded, v1alpha1.ReasonPopulated)), claimBoundTo("pv"),
+			o: observed(population(1, said(v1alpha1.PhaseSucceeded, v1alpha1.ReasonPopulated)), claimBoundTo("pv"),
 				prime(primeBound, primeDeleting), volume(handedOver), worker(workerEnded(0, ""))),
 			want: outline{Step: "delete worker worker", Why: populate.WhySettled},
 		},
