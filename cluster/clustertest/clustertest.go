@@ -20,6 +20,7 @@ package clustertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -79,7 +80,7 @@ func start(ctx context.Context, cfg Config, opts lifecycle.Options) (*Cluster, e
 	layout := run.Config().Layout()
 	rc, err := clientcmd.BuildConfigFromFlags("", layout.Kubeconfig())
 	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig of cluster %q: %w (stop: %v)", run.Config().Name, err, run.Stop())
+		return nil, errors.Join(fmt.Errorf("read kubeconfig of cluster %q: %w", run.Config().Name, err), run.Stop())
 	}
 	rc.QPS, rc.Burst = 500, 1000
 	return &Cluster{

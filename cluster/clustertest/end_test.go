@@ -304,6 +304,25 @@ func TestStartRefused(t *testing.T) {
 	}
 }
 
+// TestStartCancelled gives a start up at various moments, as Ctrl-C does.
+func TestStartCancelled(t *testing.T) {
+	for _, after := range []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond, 3 * time.Second} {
+		t.Run(after.String(), func(t *testing.T) {
+			before := lookAtMachine(t)
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			defer cancel()
+			c, err := Start(ctx, Config{Name: "cancelled", Nodes: Nodes(2), CSI: true})
+			if err == nil {
+				t.Fatal("ready before it was given up", c.Stop())
+			}
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("error: got %v, want %v", err, context.DeadlineExceeded)
+			}
+			expectGone(t, "cancelled", before)
+		})
+	}
+}
+
 // TestBesides shows that clusters do not disturb each other.
 func TestBesides(t *testing.T) {
 	one := startForTest(t, Config{Nodes: Nodes(1)})

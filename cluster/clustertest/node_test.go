@@ -64,7 +64,7 @@ func checkEachNode(t *testing.T, _ *Cluster, client kubernetes.Interface) {
 
 // checkServices reaches a Service from the other nodes, from the node of its
 // Pod, and the API server from a Pod.
-func checkServices(t *testing.T, c *Cluster, client kubernetes.Interface) {
+func checkServices(t *testing.T, _ *Cluster, client kubernetes.Interface) {
 	ctx := t.Context()
 	server := busybox("web", "node2", "mkdir /w && echo served > /w/index.html && exec httpd -f -p 8080 -h /w")
 	server.Labels = map[string]string{"app": "web"}
