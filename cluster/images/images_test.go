@@ -116,18 +116,60 @@ func TestPut(t *testing.T) {
 			if err := validate.Index(index); err != nil {
 				t.Errorf("%s: layout is not valid: %v", tc.reason, err)
 			}
-			manifest, err := s.index()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(manifest.Manifests) != 1 {
-				t.Errorf("layout has %d images, want the replaced one gone", len(manifest.Manifests))
-			}
-			// manifest, configuration and two layers
-			if got := countFiles(t, filepath.Join(string(s.path), "blobs")); got != 4 {
-				t.Errorf("layout has %d blobs, want 4", got)
-			}
 		})
+	}
+}
+
+// TestReplaced follows one image through many builds: its tag always means the
+// newest, digests of the last few are still served, and the layout does not
+// grow for ever.
+func TestReplaced(t *testing.T) {
+	s, err := openStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var digests []string
+	put := func(text string) {
+		t.Helper()
+		r, err := s.put(testRecipe(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.collect(); err != nil {
+			t.Fatal(err)
+		}
+		digests = append(digests, r.Digest)
+	}
+	for _, text := range []string{"1", "2", "3", "4", "5", "6", "7"} {
+		put(text)
+	}
+	put("6") // as after a change that was taken back
+	server := serve(t, string(s.path))
+	status := func(reference string) int {
+		t.Helper()
+		res, err := http.Get(server.URL + "/v2/library/busybox/manifests/" + reference + "?ns=docker.io")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := res.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := res.Header.Get("Docker-Content-Digest"); reference == "latest" && got != digests[len(digests)-1] {
+			t.Errorf("the tag means %s, want the newest, %s", got, digests[len(digests)-1])
+		}
+		return res.StatusCode
+	}
+	status("latest")
+	for i, want := range []int{
+		http.StatusNotFound, http.StatusNotFound, http.StatusOK, http.StatusOK, http.StatusOK, http.StatusOK, http.StatusOK,
+	} {
+		if got := status(digests[i]); got != want {
+			t.Errorf("build %d of 8 answers %d, want %d", i+1, got, want)
+		}
+	}
+	// Of five images a manifest, a configuration and a layer each, and one layer that they share.
+	if got := countFiles(t, filepath.Join(string(s.path), "blobs")); got != 16 {
+		t.Errorf("layout has %d blobs, want 16", got)
 	}
 }
 

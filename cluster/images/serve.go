@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -129,10 +130,14 @@ func repositories(registry, repository string) []string {
 }
 
 // matches says whether an image of the layout is one of the wanted repositories
-// at the tag or digest.
+// at the tag or digest. A tag means the newest image, a digest any.
 func matches(d v1.Descriptor, wanted []string, reference string) bool {
+	if reference == d.Digest.String() {
+		repository, _ := splitRef(cmp.Or(d.Annotations[refAnnotation], d.Annotations[replacedAnnotation]))
+		return slices.Contains(wanted, repository)
+	}
 	repository, tag := splitRef(d.Annotations[refAnnotation])
-	return slices.Contains(wanted, repository) && (reference == tag || reference == d.Digest.String())
+	return slices.Contains(wanted, repository) && reference == tag
 }
 
 // splitRef takes a reference apart at its tag. Ours always have one.

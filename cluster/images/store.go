@@ -20,10 +20,17 @@ const (
 	// refAnnotation is the OCI annotation for an image's name in a layout. Ours
 	// is the full reference.
 	refAnnotation = "org.opencontainers.image.ref.name"
+	// replacedAnnotation stands in its place on an image that a later one
+	// replaced, and is served by digest only.
+	replacedAnnotation = "dev.sluice.images.replaced"
 	// keyAnnotation holds the recipe's key, by which an image is recognised as
 	// unchanged.
 	keyAnnotation = "dev.sluice.images.key"
 )
+
+// keepReplaced is how many replaced images of a reference are kept: running
+// clusters may have Pods that are pinned to them.
+const keepReplaced = 4
 
 // store is the image layout. Readers may use it while it is written: blobs
 // never change and the index is replaced in one step.
@@ -83,12 +90,31 @@ func (s store) put(r recipe) (Result, error) {
 	}
 	d.Annotations = map[string]string{refAnnotation: r.ref, keyAnnotation: key}
 	d.Platform = &v1.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH}
-	index.Manifests = slices.DeleteFunc(index.Manifests, func(d v1.Descriptor) bool {
-		return d.Annotations[refAnnotation] == r.ref
-	})
-	index.Manifests = append(index.Manifests, *d)
+	index.Manifests = append(replace(index.Manifests, r.ref, d.Digest), *d)
 	result.Digest = d.Digest.String()
 	return result, s.writeIndex(index)
+}
+
+// replace makes room for a new image of a reference: the one before it becomes a
+// replaced one, of which the newest are kept.
+func replace(manifests []v1.Descriptor, ref string, digest v1.Hash) []v1.Descriptor {
+	var kept []v1.Descriptor
+	replaced := 0
+	for _, d := range slices.Backward(manifests) { // the newest is last
+		switch {
+		case d.Annotations[refAnnotation] == ref:
+			d.Annotations = map[string]string{replacedAnnotation: ref}
+		case d.Annotations[replacedAnnotation] != ref:
+			kept = append(kept, d)
+			continue
+		}
+		if d.Digest != digest && replaced < keepReplaced {
+			kept = append(kept, d)
+			replaced++
+		}
+	}
+	slices.Reverse(kept)
+	return kept
 }
 
 // writeIndex replaces the index so that a reader sees the old one or the new.
@@ -141,7 +167,7 @@ func (s store) blob(h v1.Hash) string {
 	return filepath.Join(string(s.path), "blobs", h.Algorithm, h.Hex)
 }
 
-// collect removes the blobs of images that were replaced.
+// collect removes the blobs that no image has any more.
 func (s store) collect() error {
 	index, err := s.index()
 	if err != nil {
