@@ -57,6 +57,12 @@ func makeDir(dir string) error {
 	return nil
 }
 
+// bridgedPacketsAreFiltered says whether the kernel has br_netfilter.
+func bridgedPacketsAreFiltered() bool {
+	_, err := os.Stat("/proc/sys/net/bridge/bridge-nf-call-iptables")
+	return err == nil
+}
+
 func onOverlay(dir string) bool {
 	var fs unix.Statfs_t
 	return unix.Statfs(dir, &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC

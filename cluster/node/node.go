@@ -208,6 +208,8 @@ disabled_plugins = [
   config_path = %q
 
 [plugins."io.containerd.cri.v1.runtime"]
+  # A profile would stay loaded in the machine's kernel.
+  disable_apparmor = true
   # Without CAP_SYS_RESOURCE nobody may lower a container's score.
   restrict_oom_score_adj = true
   tolerate_missing_hugetlb_controller = true
@@ -324,6 +326,11 @@ func (n *Node) writeProxy() error {
 		"oomScoreAdj":        0,
 		// Connection tracking is the machine's; a cluster leaves its settings alone.
 		"conntrack": object{"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
-		"iptables":  object{"minSyncPeriod": "100ms"},
+		"iptables": object{
+			"minSyncPeriod": "100ms",
+			// Where the kernel does not take bridged packets through the rules, an
+			// answer from a Pod on the same bridge must come by way of the node.
+			"masqueradeAll": !bridgedPacketsAreFiltered(),
+		},
 	})
 }

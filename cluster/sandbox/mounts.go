@@ -1,9 +1,11 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,14 +29,18 @@ func PrivateRoot(scratch string, binds []Bind) error {
 	if err := mount("tmpfs", scratch, "tmpfs", 0, "mode=755"); err != nil {
 		return err
 	}
-	root, upper, work := filepath.Join(scratch, "root"), filepath.Join(scratch, "upper"), filepath.Join(scratch, "work")
-	for _, dir := range []string{root, upper, work} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return fmt.Errorf("make folder: %w", err)
-		}
+	root := filepath.Join(scratch, "root")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return fmt.Errorf("make folder: %w", err)
 	}
-	if err := mount("overlay", root, "overlay", 0, "lowerdir=/,upperdir="+upper+",workdir="+work); err != nil {
+	separate, err := separateFolders("/")
+	if err != nil {
 		return err
+	}
+	for _, dir := range append([]string{"/"}, separate...) {
+		if err := overlay(dir, filepath.Join(root, dir), filepath.Join(scratch, "layer"+strings.ReplaceAll(dir, "/", "-"))); err != nil {
+			return err
+		}
 	}
 	steps := []func() error{
 		func() error { return mount("/dev", filepath.Join(root, "dev"), "", unix.MS_BIND|unix.MS_REC, "") },
@@ -65,6 +71,43 @@ func PrivateRoot(scratch string, binds []Bind) error {
 		return fmt.Errorf("enter root: %w", err)
 	}
 	return mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")
+}
+
+// separateFolders returns the folders right below root, of those that hold
+// programs and what they keep, that are file systems of their own: an overlay
+// of root alone would show them empty.
+func separateFolders(root string) ([]string, error) {
+	var top unix.Stat_t
+	if err := unix.Stat(root, &top); err != nil {
+		return nil, fmt.Errorf("look at %q: %w", root, err)
+	}
+	var out []string
+	for _, name := range []string{"etc", "home", "opt", "root", "srv", "usr", "var"} {
+		dir := filepath.Join(root, name)
+		var stat unix.Stat_t
+		err := unix.Lstat(dir, &stat)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look at %q: %w", dir, err)
+		}
+		if stat.Dev != top.Dev && stat.Mode&unix.S_IFMT == unix.S_IFDIR {
+			out = append(out, dir)
+		}
+	}
+	return out, nil
+}
+
+// overlay shows the folder lower at target, with every write taken by layer.
+func overlay(lower, target, layer string) error {
+	upper, work := filepath.Join(layer, "upper"), filepath.Join(layer, "work")
+	for _, dir := range []string{upper, work} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("make folder: %w", err)
+		}
+	}
+	return mount("overlay", target, "overlay", 0, "lowerdir="+lower+",upperdir="+upper+",workdir="+work)
 }
 
 // BindMount makes the folder from visible at to, which is made if missing.

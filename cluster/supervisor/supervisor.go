@@ -25,6 +25,12 @@ var errStarterGone = errors.New("the starter has ended")
 // Run is the supervisor: it returns the exit code when the cluster is down. It
 // has the signature of sandbox.Supervisor.
 func Run(dir string, control io.Reader, events io.Writer) int {
+	// Whoever became root with su may lack the folders that mkfs and iptables
+	// are in.
+	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	s := &supervisor{dir: dir, layout: config.Layout{Dir: config.Inside}, events: events}
 	run, err := config.Load[config.Run](s.layout.Config())
 	if err != nil {
