@@ -36,7 +36,7 @@ const (
 // libraries are those that Kubernetes 1.37 offers to CRD rules, without the
 // authorizer, and base64.
 var libraries = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewEnv(
+	return cel.NewEnv(append(boundedStrings(),
 		cel.HomogeneousAggregateLiterals(),
 		cel.EagerlyValidateDeclarations(true),
 		cel.DefaultUTCTimeZone(true),
@@ -49,10 +49,9 @@ var libraries = sync.OnceValues(func() (*cel.Env, error) {
 			cel.ValidateRegexLiterals(),
 			cel.ValidateHomogeneousAggregateLiterals(),
 		),
-		ext.Strings(ext.StringsVersion(2)),
 		ext.Sets(),
 		ext.TwoVarComprehensions(),
-		ext.Lists(ext.ListsVersion(3)),
+		ext.Lists(ext.ListsVersion(3), ext.ListsMaxRangeSize(maxRange)),
 		ext.Encoders(),
 		library.URLs(),
 		library.Regex(),
@@ -62,7 +61,7 @@ var libraries = sync.OnceValues(func() (*cel.Env, error) {
 		library.CIDR(),
 		library.Format(),
 		library.SemverLib(library.SemverVersion(1)),
-	)
+	)...)
 })
 
 // A language compiles expressions over one source kind.
