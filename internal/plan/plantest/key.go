@@ -140,7 +140,7 @@ func (k *keyer) uid(uid string) {
 func (k *keyer) age(t time.Time) { k.upTo(t, 20*time.Minute) }
 
 // phaseAge is the age of something that matters for a few seconds only.
-func (k *keyer) phaseAge(t time.Time) { k.upTo(t, 2*time.Second) }
+func (k *keyer) phaseAge(t time.Time) { k.upTo(t, 3*time.Second) }
 
 func (k *keyer) upTo(t time.Time, limit time.Duration) {
 	k.num(int(min(k.now.Sub(t), limit) / time.Second))

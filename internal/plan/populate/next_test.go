@@ -121,7 +121,7 @@ func TestNextHappyPath(t *testing.T) {
 		"PrimePending": {
 			reason: "A young phase is not worth a write",
 			o:      observed(population(1), prime()),
-			want:   outline{Again: time.Second, Why: populate.WhyPrimePending},
+			want:   outline{Again: 2 * time.Second, Why: populate.WhyPrimePending},
 		},
 		"PrimePendingForLong": {
 			reason: "A phase that lasts is told, without an event",
@@ -141,7 +141,7 @@ func TestNextHappyPath(t *testing.T) {
 		"WorkerRuns": {
 			reason: "A quick worker is not told",
 			o:      observed(population(1, recorded(1)), prime(primeBound), volume(), worker(workerRunning(500*time.Millisecond))),
-			want:   outline{Again: 1500 * time.Millisecond, Why: populate.WhyWorkerRunning},
+			want:   outline{Again: 2500 * time.Millisecond, Why: populate.WhyWorkerRunning},
 		},
 		"WorkerRunsForLong": {
 			reason: "A worker that takes its time is told once",
@@ -166,7 +166,7 @@ func TestNextHappyPath(t *testing.T) {
 		"HandedOver": {
 			reason: "Kubernetes binds the claim; nothing is written meanwhile",
 			o:      observed(population(1, recorded(1)), prime(primeBound, primeDeleting), volume(handedOver), worker(workerEnded(0, ""))),
-			want:   outline{Again: 2 * time.Second, Why: populate.WhyBinding},
+			want:   outline{Again: 3 * time.Second, Why: populate.WhyBinding},
 		},
 		"Bound": {
 			reason: "Success is recorded with what the worker said, before the worker goes",
@@ -273,7 +273,7 @@ func TestNextAdmission(t *testing.T) {
 				o.Source = populate.Source{State: populate.SourceNotFound}
 				o.Claim.CreationTimestamp = at(time.Second)
 			}),
-			want: outline{Again: time.Second, Why: populate.WhyWaiting},
+			want: outline{Again: 2 * time.Second, Why: populate.WhyWaiting},
 		},
 		"SourceUnreadable": {
 			reason: "No watch tells when a kind can be read again",

@@ -13,8 +13,9 @@ import (
 )
 
 // lasting is how long a phase lasts before it is worth a write of its own: a
-// population that is faster goes straight from its record to Succeeded.
-const lasting = 2 * time.Second
+// population that is faster goes straight from its record to Succeeded. It is
+// well within the five seconds in which a claim has to say where it is.
+const lasting = 3 * time.Second
 
 // report is what to tell about where a claim is.
 type report struct {

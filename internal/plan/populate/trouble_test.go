@@ -132,7 +132,7 @@ func TestNextTrouble(t *testing.T) {
 		"NodeMatches": {
 			reason: "A prime that keeps its node is waited for",
 			o:      observed(waitsForConsumer, node, population(1), prime(primeNode)),
-			want:   outline{Again: time.Second, Why: populate.WhyPrimePending},
+			want:   outline{Again: 2 * time.Second, Why: populate.WhyPrimePending},
 		},
 		"WorkerVanished": {
 			reason: "A worker that was recorded and is gone may still write; its volume is not used",
