@@ -28,7 +28,8 @@ func (p Parts) Namespaces() *Namespaces {
 }
 
 // Out says whether Sluice keeps out of a namespace: it fills no claim there and
-// says nothing about any. It is out of a namespace that does not exist.
+// says nothing about any. It is out of a namespace that does not exist, or is
+// being deleted: nothing can be made there, events included.
 func (n *Namespaces) Out(ctx context.Context, name string) (bool, error) {
 	if name == metav1.NamespaceSystem || name == n.Own || slices.Contains(n.Excluded, name) {
 		return true, nil
@@ -42,5 +43,5 @@ func (n *Namespaces) Out(ctx context.Context, name string) (bool, error) {
 	case err != nil:
 		return false, fmt.Errorf("get namespace %q: %w", name, err)
 	}
-	return ns.Labels[v1alpha1.LabelIgnore] == "true", nil
+	return ns.DeletionTimestamp != nil || ns.Labels[v1alpha1.LabelIgnore] == "true", nil
 }

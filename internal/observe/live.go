@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,10 +34,20 @@ func (ob *Observer) Deepen(ctx context.Context, o populate.Observed, need popula
 // observation or could be. All reads go out at once: this is on the way
 // between a worker's success and the claim's binding.
 func (ob *Observer) live(ctx context.Context, o populate.Observed) (populate.Observed, error) {
-	key := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+	if o.Name == "" {
+		name, err := ob.nameByUID(ctx, &o)
+		if err != nil {
+			return o, err
+		}
+		o.Name = name
+	}
 	var reads reads
-	claim := later(ctx, &reads, ob.Live, key, &corev1.PersistentVolumeClaim{})
-	population := later(ctx, &reads, ob.Live, key, &v1alpha1.Population{})
+	claim, population := &one[*corev1.PersistentVolumeClaim]{}, &one[*v1alpha1.Population]{}
+	if o.Name != "" {
+		key := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+		claim = later(ctx, &reads, ob.Live, key, &corev1.PersistentVolumeClaim{})
+		population = later(ctx, &reads, ob.Live, key, &v1alpha1.Population{})
+	}
 
 	var primes []*one[*corev1.PersistentVolumeClaim]
 	for _, k := range temporaryKeys(&o, pointers(o.Primes)) {
@@ -74,6 +85,22 @@ func (ob *Observer) live(ctx context.Context, o populate.Observed) (populate.Obs
 	o.Live = true
 	o.Now = ob.Now()
 	return o, nil
+}
+
+// nameByUID looks for a claim of which only the UID is known, as for a volume
+// that a prime left behind. That no claim has the UID must be certain before
+// anything is deleted for it, so this is the one live list there is.
+func (ob *Observer) nameByUID(ctx context.Context, o *populate.Observed) (string, error) {
+	var claims corev1.PersistentVolumeClaimList
+	if err := ob.Live.List(ctx, &claims, client.InNamespace(o.Namespace)); err != nil {
+		return "", fmt.Errorf("list claims of namespace %q: %w", o.Namespace, err)
+	}
+	for i := range claims.Items {
+		if claims.Items[i].UID == o.ClaimUID {
+			return claims.Items[i].Name, nil
+		}
+	}
+	return "", nil
 }
 
 // render fetches the source whole and renders the worker from it.

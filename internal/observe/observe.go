@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,11 +31,6 @@ type Templates interface {
 		volume *corev1.PersistentVolume, attempt int32) *populate.Rendered
 }
 
-// Namespaces says which namespaces Sluice keeps out of.
-type Namespaces interface {
-	Out(ctx context.Context, name string) (bool, error)
-}
-
 // Config is what an Observer reads from.
 type Config struct {
 	// Cache is the manager's cache, with CacheByObject and AddIndexes.
@@ -52,8 +48,6 @@ type Config struct {
 	Memory *Memory
 	// Templates evaluates Populators.
 	Templates Templates
-	// Namespaces says where no claim is to be filled; nil where all may be.
-	Namespaces Namespaces
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -75,14 +69,18 @@ func (ob *Observer) Observe(ctx context.Context, key Key) (o populate.Observed, 
 		ClaimUID:  key.UID,
 		Refused:   ob.Memory.refusal(key.UID),
 	}
-	if o.Claim, err = cached(ctx, ob, key.UID, key.Claim(), &corev1.PersistentVolumeClaim{}); err != nil {
-		return o, false, err
-	}
-	if o.Population, err = cached(ctx, ob, key.UID, key.Claim(), &v1alpha1.Population{}); err != nil {
+	if err := ob.named(ctx, &o); err != nil {
 		return o, false, err
 	}
 	if err := ob.temporaries(ctx, &o); err != nil {
 		return o, false, err
+	}
+	if name := nameByTemporaries(&o); o.Name == "" && name != "" {
+		// Only temporaries remember the claim: what stands under its name?
+		o.Name = name
+		if err := ob.named(ctx, &o); err != nil {
+			return o, false, err
+		}
 	}
 	if err := ob.volumes(ctx, &o); err != nil {
 		return o, false, err
@@ -95,6 +93,30 @@ func (ob *Observer) Observe(ctx context.Context, key Key) (o populate.Observed, 
 	return ob.origin(ctx, o)
 }
 
+// named adds what stands under the claim's name.
+func (ob *Observer) named(ctx context.Context, o *populate.Observed) (err error) {
+	if o.Name == "" {
+		return nil
+	}
+	at := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+	if o.Claim, err = cached(ctx, ob, o.ClaimUID, at, &corev1.PersistentVolumeClaim{}); err != nil {
+		return err
+	}
+	o.Population, err = cached(ctx, ob, o.ClaimUID, at, &v1alpha1.Population{})
+	return err
+}
+
+// nameByTemporaries is the name of the claim that the temporaries say they were
+// made for, in the namespace of the observation; empty if none says it.
+func nameByTemporaries(o *populate.Observed) string {
+	for _, t := range append(pointers(o.Primes), pointers(o.Workers)...) {
+		if namespace, name, ok := strings.Cut(t.GetAnnotations()[v1alpha1.AnnotationClaim], "/"); ok && namespace == o.Namespace {
+			return name
+		}
+	}
+	return ""
+}
+
 // origin adds what the claim is to be filled from, and who fills it.
 func (ob *Observer) origin(ctx context.Context, o populate.Observed) (populate.Observed, bool, error) {
 	ref, ok := SourceOf(o.Claim)
@@ -102,11 +124,6 @@ func (ob *Observer) origin(ctx context.Context, o populate.Observed) (populate.O
 		return o, false, nil
 	}
 	var err error
-	if ob.Namespaces != nil {
-		if out, err := ob.Namespaces.Out(ctx, o.Namespace); err != nil || out {
-			return o, false, err // nobody fills claims there
-		}
-	}
 	if o.Populator, err = ob.populator(ctx, ref); err != nil {
 		return o, false, err
 	}

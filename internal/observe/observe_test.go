@@ -368,6 +368,48 @@ func TestDeepenReadsTheServer(t *testing.T) {
 	}
 }
 
+func TestClaimOfWhichOnlyTheUIDIsKnown(t *testing.T) {
+	first := populate.TemporaryName(testClaim, 1)
+	annotated := &corev1.PersistentVolumeClaim{ObjectMeta: temporary(first, true)}
+	annotated.Annotations = map[string]string{v1alpha1.AnnotationClaim: "ns/claim"}
+	cases := map[string]struct {
+		reason string
+		world  world
+		want   string
+	}{
+		"a temporary remembers the name": {
+			world:  world{cache: []client.Object{claimOf(), annotated}, live: []client.Object{claimOf(), annotated}},
+			want:   "claim",
+			reason: "the claim lives, nothing of it may be swept",
+		},
+		"the cache has not seen the claim yet": {
+			world:  world{live: []client.Object{claimOf()}},
+			want:   "claim",
+			reason: "a volume's watch may be ahead of the claims'",
+		},
+		"the claim is gone": {want: "", reason: "there is nothing to find"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			ob, _ := tc.world.observer(t)
+			o, _, err := ob.Observe(t.Context(), Key{Namespace: "ns", UID: testClaim})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o, err = ob.Deepen(t.Context(), o, populate.NeedLive); err != nil || !o.Live {
+				t.Fatalf("live %t, error %v", o.Live, err)
+			}
+			got := ""
+			if o.Claim != nil {
+				got = o.Claim.Name
+			}
+			if got != tc.want {
+				t.Errorf("%s: claim is %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
 func TestDeepenFailsWhole(t *testing.T) {
 	failure := errors.New("connection lost")
 	ob, _ := world{cache: []client.Object{claimOf()}, failing: failure}.observer(t)

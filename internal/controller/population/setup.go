@@ -63,7 +63,7 @@ func Setup(ctx context.Context, p manager.Parts) error {
 	p.Kinds.Watch(observe.ReferenceGrantKind, kinds.Full)
 	observer := observe.New(observe.Config{
 		Cache: mgr.GetCache(), Pending: pending, Live: mgr.GetAPIReader(),
-		Kinds: p.Kinds, Problems: problems, Memory: memory, Templates: programs, Namespaces: p.Namespaces(), Now: p.Now,
+		Kinds: p.Kinds, Problems: problems, Memory: memory, Templates: programs, Now: p.Now,
 	})
 	c := New(observer, apply.New(mgr.GetAPIReader(), mgr.GetClient()), event.New(mgr.GetEventRecorder(event.Controller)), p.Namespaces(), memory, p.Now)
 	w := &waker{cache: mgr.GetCache(), kinds: p.Kinds, memory: memory, programs: programs, log: mgr.GetLogger().WithName("population")}

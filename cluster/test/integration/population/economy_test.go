@@ -32,12 +32,12 @@ func TestOnePopulationTakesNineWrites(t *testing.T) {
 }
 
 func TestManyPopulationsTakeNineWritesEach(t *testing.T) {
-	const claims = 30
+	const claims = 100
 	startManager(t)
 	ns := namespace(t)
 	populator(t, runs(time.Second))
 	hello(t, ns, "source")
-	since := markNow(t)
+	since, begun := markNow(t), time.Now()
 	all := make([]*corev1.PersistentVolumeClaim, claims)
 	for i := range all {
 		all[i] = newClaim(ns, fmt.Sprintf("claim-%d", i), simulate.ClassImmediate, "source")
@@ -46,7 +46,9 @@ func TestManyPopulationsTakeNineWritesEach(t *testing.T) {
 	for _, claim := range all {
 		bound(t, claim, time.Minute)
 	}
+	allBound := time.Since(begun)
 	clean(t, ns, 10*time.Second)
+	t.Logf("%d claims of 1 s of work each were bound after %v and clean after %v", claims, allBound, time.Since(begun))
 	for _, claim := range all {
 		succeeded(t, claim, 10*time.Second)
 	}
@@ -57,8 +59,8 @@ func TestManyPopulationsTakeNineWritesEach(t *testing.T) {
 		count[w]++
 	}
 	t.Logf("%d claims took %d writes: %v", claims, len(got), count)
-	// A busy machine makes workers slow, and what is slow is told on the way.
-	if limit := claims * (budget + 2); len(got) > limit {
+	// What is slow is told on the way, so a busy machine makes for more writes.
+	if limit := claims * (budget + 3); len(got) > limit {
 		t.Errorf("the manager made %d writes for %d claims, want at most %d: %v", len(got), claims, limit, count)
 	}
 }

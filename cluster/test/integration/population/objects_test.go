@@ -33,7 +33,7 @@ func namespace(t *testing.T) string {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
 		defer cancel()
-		if err := kube.Delete(ctx, ns); err != nil {
+		if err := kube.Delete(ctx, ns); client.IgnoreNotFound(err) != nil {
 			t.Errorf("delete namespace %q: %v", ns.Name, err)
 		}
 		if err := until(ctx, func() (bool, error) {

@@ -119,14 +119,15 @@ func TestFailedWorkerIsToldAndAChangeArmsAgain(t *testing.T) {
 func TestForeignVolumeIsGivenBack(t *testing.T) {
 	startManager(t)
 	ns := namespace(t)
-	populator(t, runs(0))
+	populator(t, runs(time.Hour))
 	hello(t, ns, "source")
+	// Somebody's volume, to which the scheduler will bind the prime.
 	theirs := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "theirs-"},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Mi")},
 			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			StorageClassName:              simulate.ClassImmediate,
+			StorageClassName:              simulate.ClassWait,
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
 				CSI: &corev1.CSIPersistentVolumeSource{Driver: simulate.Driver, VolumeHandle: "theirs"},
@@ -134,31 +135,26 @@ func TestForeignVolumeIsGivenBack(t *testing.T) {
 		},
 	}
 	create(t, theirs)
-	t.Cleanup(func() { gone(t, theirs) })
-	claim := newClaim(ns, "claim", simulate.ClassImmediate, "source")
-	// The claim itself is not to be matched with the volume: no populator can
-	// keep Kubernetes from that.
-	claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("10Mi")
+	// The claim itself has no consumer, so Kubernetes does not match it.
+	claim := newClaim(ns, "claim", simulate.ClassWait, "source")
+	claim.Annotations = map[string]string{v1alpha1.AnnotationPopulate: v1alpha1.PopulateImmediately}
 	create(t, claim)
-	eventually(t, 20*time.Second, "the volume is nobody's again, or was the claim's from the start", func(ctx context.Context) error {
-		if err := kube.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+	t.Cleanup(func() { gone(t, claim); gone(t, theirs) })
+
+	eventually(t, 30*time.Second, "the volume is given back", func(ctx context.Context) error {
+		p := &v1alpha1.Population{}
+		if err := kube.Get(ctx, client.ObjectKeyFromObject(claim), p); err != nil {
 			return err
 		}
 		if err := kube.Get(ctx, client.ObjectKeyFromObject(theirs), theirs); err != nil {
 			return err
 		}
-		if claim.Spec.VolumeName == theirs.Name {
-			return nil // Kubernetes was faster; nothing was to be filled
+		if r := p.Status.Result; r == nil || r.Reason != v1alpha1.ReasonPrimeBoundToForeign {
+			return fmt.Errorf("population: %s", describe(ctx, claim))
 		}
-		p := &v1alpha1.Population{}
-		if err := kube.Get(ctx, client.ObjectKeyFromObject(claim), p); err != nil {
-			return err
-		}
-		met := p.Status.Result != nil && p.Status.Result.Reason == v1alpha1.ReasonPrimeBoundToForeign
-		if !met || theirs.Status.Phase != corev1.VolumeAvailable || theirs.Spec.ClaimRef != nil ||
-			theirs.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete || len(theirs.Labels) > 0 {
-			return fmt.Errorf("volume is %s with policy %s, labels %v, claimRef %v; population: %s", theirs.Status.Phase,
-				theirs.Spec.PersistentVolumeReclaimPolicy, theirs.Labels, theirs.Spec.ClaimRef, describe(ctx, claim))
+		if theirs.Status.Phase != corev1.VolumeAvailable || theirs.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete || len(theirs.Labels) > 0 {
+			return fmt.Errorf("volume is %s with policy %s, labels %v, claimRef %v", theirs.Status.Phase,
+				theirs.Spec.PersistentVolumeReclaimPolicy, theirs.Labels, theirs.Spec.ClaimRef)
 		}
 		return nil
 	})
