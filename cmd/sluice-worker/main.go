@@ -90,7 +90,7 @@ func fill(ctx context.Context, args []string, env func(string) string, p mover.P
 		return worker.Result{}, err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	return runner.Run(ctx, from, to, p)
+	return runner.Run(ctx, from, to, runner.Options{Progress: p})
 }
 
 // closingSource and closingSink are what a copy holds open.

@@ -5,21 +5,51 @@ package runner
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/sluice-dev/sluice/api/worker"
 	"github.com/sluice-dev/sluice/internal/mover"
 )
 
+// Options of a run; the zero value is usable.
+type Options struct {
+	// Progress hears how far the copy is. Default: nobody.
+	Progress mover.Progress
+	// ContinueIfMissing makes a source that has nothing (SourceMissing,
+	// SourceEmpty) a success: the volume stays empty, and the result says why.
+	// A source that cannot be reached is never taken for one that has nothing.
+	ContinueIfMissing bool
+}
+
 // Run resolves the source, copies it into the sink, makes it durable and
 // checks the outcome against the revision. The error carries its reason: see
 // mover.Classify.
-func Run(ctx context.Context, from mover.Source, to mover.Sink, p mover.Progress) (worker.Result, error) {
+func Run(ctx context.Context, from mover.Source, to mover.Sink, opts Options) (worker.Result, error) {
+	watched := &touched{Sink: to}
+	done, err := run(ctx, from, to, watched, opts)
+	if err == nil || !opts.ContinueIfMissing || watched.put || ctx.Err() != nil {
+		return done, err
+	}
+	reason, _ := mover.Classify(err)
+	if reason != worker.ReasonSourceMissing && reason != worker.ReasonSourceEmpty {
+		return done, err
+	}
+	if _, err := to.Finish(ctx); err != nil {
+		return worker.Result{}, fmt.Errorf("finish empty volume: %w", err)
+	}
+	return worker.Result{Reason: reason, Message: "The volume stays empty, as onMissing says: " + err.Error()}, nil
+}
+
+func run(ctx context.Context, from mover.Source, to mover.Sink, watched *touched, opts Options) (worker.Result, error) {
 	revision, err := from.Resolve(ctx)
 	if err != nil {
 		return worker.Result{}, fmt.Errorf("resolve source: %w", err)
 	}
-	if err := from.Copy(ctx, mover.Counted(to, revision.Bytes, p)); err != nil {
+	if err := roomFor(revision, to); err != nil {
+		return worker.Result{}, err
+	}
+	if err := from.Copy(ctx, reported(from, watched, revision, opts.Progress)); err != nil {
 		return worker.Result{}, fmt.Errorf("copy source: %w", err)
 	}
 	summary, err := to.Finish(ctx)
@@ -30,6 +60,49 @@ func Run(ctx context.Context, from mover.Source, to mover.Sink, p mover.Progress
 		return worker.Result{}, fmt.Errorf("check volume: %w", err)
 	}
 	return worker.Result{Bytes: summary.Bytes, Files: summary.Files, Digest: summary.Digest}, nil
+}
+
+// touched is a sink that remembers whether anything was put into it.
+type touched struct {
+	mover.Sink
+	put bool
+}
+
+// Put implements mover.Sink.
+func (t *touched) Put(ctx context.Context, e mover.Entry, data io.Reader) error {
+	err := t.Sink.Put(ctx, e, data)
+	if err == nil {
+		t.put = true
+	}
+	return err //nolint:wrapcheck // a decorator
+}
+
+// reported decorates a sink with reports of progress.
+func reported(from mover.Source, to mover.Sink, r mover.Revision, p mover.Progress) mover.Sink {
+	if p == nil {
+		p = mover.NoProgress
+	}
+	if m, ok := from.(mover.Meter); ok && r.Transfer > 0 {
+		return mover.Metered(to, r.Transfer, m, p)
+	}
+	return mover.Counted(to, r.Bytes, p)
+}
+
+// roomFor refuses early what cannot fit.
+func roomFor(r mover.Revision, to mover.Sink) error {
+	v, ok := to.(mover.Volume)
+	if !ok || r.Room == 0 {
+		return nil
+	}
+	free, err := v.Free()
+	if err != nil {
+		return fmt.Errorf("measure volume: %w", err)
+	}
+	if r.Room > free {
+		return mover.Permanent(worker.ReasonVolumeTooSmall,
+			fmt.Errorf("the source has %d bytes and the volume has room for %d: make the claim larger", r.Room, free))
+	}
+	return nil
 }
 
 // check holds what was written to what the source announced.

@@ -32,7 +32,10 @@ type Sink struct {
 	done   bool
 }
 
-var _ mover.Sink = (*Sink)(nil)
+var (
+	_ mover.Sink   = (*Sink)(nil)
+	_ mover.Volume = (*Sink)(nil)
+)
 
 // Open returns a sink for the device target, which must exist. It is never
 // created: a missing device must not turn into a file in the worker's memory.
@@ -74,6 +77,9 @@ func (s *Sink) Put(ctx context.Context, e mover.Entry, data io.Reader) error {
 	}
 	return nil
 }
+
+// Free implements mover.Volume.
+func (s *Sink) Free() (int64, error) { return s.size, nil }
 
 // Finish implements mover.Sink.
 func (s *Sink) Finish(context.Context) (mover.Summary, error) {

@@ -82,7 +82,7 @@ func TestCopy(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer to.Close()
-			got, err := runner.Run(t.Context(), from, to, mover.NoProgress)
+			got, err := runner.Run(t.Context(), from, to, runner.Options{})
 			if tc.failure != "" {
 				if reason, permanent := mover.Classify(err); err == nil || reason != tc.failure || permanent != tc.permanent {
 					t.Errorf("%s: Run = %v (%s, permanent %t), want %s, %t", tc.reason, err, reason, permanent, tc.failure, tc.permanent)
