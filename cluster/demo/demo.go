@@ -71,12 +71,13 @@ func Run(ctx context.Context, o Options) (err error) {
 		_, err := d.release.Install(ctx)
 		return err
 	})
-	if err != nil {
-		d.diagnose()
-		return cause(ctx, err)
+	if err == nil {
+		err = d.tutorial(ctx)
 	}
-	if err := d.tutorial(ctx); err != nil {
-		d.diagnose()
+	if err != nil {
+		if ctx.Err() == nil {
+			d.diagnose()
+		}
 		return cause(ctx, err)
 	}
 	if o.Keep {
@@ -173,9 +174,6 @@ func (d *demo) tutorial(ctx context.Context) error {
 // diagnose prints what a reader of a failure asks first. It has a time of its
 // own: the demo's may be over.
 func (d *demo) diagnose() {
-	if d.cluster == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	k := kubectl{bin: filepath.Join(d.cfg.BinDir, "kubectl"), kubeconfig: d.cfg.Layout().Kubeconfig(), dir: d.cfg.Repository, out: d.Out}

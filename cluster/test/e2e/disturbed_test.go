@@ -19,7 +19,7 @@ import (
 // the worker runs.
 func slow(t *testing.T, ns string, seconds int64) *corev1.PersistentVolumeClaim {
 	t.Helper()
-	create(t, source(groupTest, "Delay", ns, "src", map[string]any{"seconds": seconds, "text": "done"}))
+	create(t, source(groupTest, "Delay", ns, map[string]any{"seconds": seconds, "text": "done"}))
 	claim := claimFor(ns, "claim", immediate, corev1.PersistentVolumeFilesystem, groupTest, "Delay", "src")
 	create(t, claim)
 	eventually(t, "worker runs", patience, func(ctx context.Context) error {
@@ -75,12 +75,12 @@ func TestManagerKilled(t *testing.T) {
 	}
 	killManager(t)
 	defer managerReady(t)
-	p := phase(t, ns, "claim", v1alpha1.PhaseSucceeded)
+	p := completed(t, ns, "claim")
 	if p.Spec.Attempt != 1 {
 		t.Errorf("attempt %d succeeded, want 1: worker %q was thrown away", p.Spec.Attempt, before.Name)
 	}
 	succeeded(t, ns, "claim")
-	quiet(t, ns, 3)
+	quiet(t, ns, waitedForNobody)
 	pod := reader(ns, "claim", "runs", corev1.PersistentVolumeFilesystem)
 	create(t, pod)
 	prints(t, pod, "started\n")
@@ -93,12 +93,12 @@ func TestManagerRestarted(t *testing.T) {
 	slow(t, ns, 8)
 	mustKubectl(t, "-n", helm.Namespace, "rollout", "restart", "deployment/sluice-manager")
 	defer managerReady(t)
-	p := phase(t, ns, "claim", v1alpha1.PhaseSucceeded)
+	p := completed(t, ns, "claim")
 	if p.Spec.Attempt != 1 {
 		t.Errorf("attempt %d succeeded, want 1", p.Spec.Attempt)
 	}
 	succeeded(t, ns, "claim")
-	quiet(t, ns, 3)
+	quiet(t, ns, waitedForNobody)
 }
 
 // TestClaimDeleted deletes the claim while its worker runs: nothing is left,
@@ -168,7 +168,7 @@ func TestWorkerDeleted(t *testing.T) {
 	if err := kube.Delete(t.Context(), worker, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	p := phase(t, ns, "claim", v1alpha1.PhaseSucceeded)
+	p := completed(t, ns, "claim")
 	if p.Spec.Attempt < 2 {
 		t.Errorf("attempt %d succeeded although its worker was deleted", p.Spec.Attempt)
 	}

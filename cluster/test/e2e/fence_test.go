@@ -223,7 +223,7 @@ func TestFenceClaims(t *testing.T) {
 func TestFenceVolumes(t *testing.T) {
 	t.Parallel()
 	ns := space(t)
-	create(t, source(groupHello, "Hello", ns, "src", map[string]any{"fileName": "file", "fileContents": "x"}))
+	create(t, source(groupHello, "Hello", ns, map[string]any{"fileName": "file", "fileContents": "x"}))
 	create(t, claimFor(ns, "claim", immediate, corev1.PersistentVolumeFilesystem, groupHello, "Hello", "src"))
 	claim := succeeded(t, ns, "claim")
 	manager := asManager(t)

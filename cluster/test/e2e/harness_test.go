@@ -99,7 +99,7 @@ func space(t *testing.T) string {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 			defer cancel()
 			diagnose(ctx, t, ns.Name)
 		}
@@ -112,7 +112,7 @@ func space(t *testing.T) string {
 // gone. It works when the test's own context has ended.
 func deleteSpace(t *testing.T, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	defer cancel()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	err := kube.Delete(ctx, ns)
@@ -184,7 +184,7 @@ func podLog(ctx context.Context, namespace, name string, lines int64) (string, e
 	if err != nil {
 		return "", fmt.Errorf("read log of Pod %q: %w", name, err)
 	}
-	defer stream.Close() //nolint:errcheck // it was read
+	defer stream.Close()
 	text, err := io.ReadAll(stream)
 	return string(text), err
 }
@@ -206,15 +206,15 @@ func populationOf(ctx context.Context, namespace, name string) (*v1alpha1.Popula
 	return get(ctx, namespace, name, &v1alpha1.Population{})
 }
 
-// phase waits until the Population of a claim is in a phase.
-func phase(t *testing.T, namespace, claim string, want v1alpha1.Phase) *v1alpha1.Population {
+// completed waits until the Population of a claim says Succeeded.
+func completed(t *testing.T, namespace, claim string) *v1alpha1.Population {
 	t.Helper()
 	var p *v1alpha1.Population
-	eventually(t, fmt.Sprintf("population %q becomes %s", claim, want), patience, func(ctx context.Context) (err error) {
+	eventually(t, fmt.Sprintf("population %q succeeds", claim), patience, func(ctx context.Context) (err error) {
 		if p, err = populationOf(ctx, namespace, claim); err != nil {
 			return err
 		}
-		if p.Status.Phase != want {
+		if p.Status.Phase != v1alpha1.PhaseSucceeded {
 			return fmt.Errorf("it is %q: %+v", p.Status.Phase, meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady))
 		}
 		return nil
@@ -318,7 +318,7 @@ func clean(t *testing.T, uid types.UID, within time.Duration) {
 // disturbed, and returns the claim.
 func succeeded(t *testing.T, namespace, name string) *corev1.PersistentVolumeClaim {
 	t.Helper()
-	p := phase(t, namespace, name, v1alpha1.PhaseSucceeded)
+	p := completed(t, namespace, name)
 	claim, err := claimOf(t.Context(), namespace, name)
 	if err != nil {
 		t.Fatal(err)
@@ -345,6 +345,14 @@ func succeeded(t *testing.T, namespace, name string) *corev1.PersistentVolumeCla
 	event(t, namespace, name, v1alpha1.ReasonPopulated)
 	return claim
 }
+
+// How many events of ours a claim may have after a run that went well.
+const (
+	// waitedForNobody: that it started and that it is populated.
+	waitedForNobody = 2
+	// waitedForConsumer: that it waited, too.
+	waitedForConsumer = 3
+)
 
 // quiet asserts that Sluice complained about nothing and said little.
 func quiet(t *testing.T, namespace string, limit int) {

@@ -2,11 +2,12 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -16,7 +17,7 @@ import (
 // authority is the certificate authority that the API server checks the
 // webhooks with.
 func authority(ctx context.Context) (string, error) {
-	hooks, err := get(ctx, "", "sluice", &admissionv1.ValidatingWebhookConfiguration{})
+	hooks, err := get(ctx, "", "sluice", &admissionregistrationv1.ValidatingWebhookConfiguration{})
 	if err != nil {
 		return "", err
 	}
@@ -56,7 +57,7 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("Pod %q is of the release before the upgrade", p.Name)
 		}
 	}
-	if p := phase(t, ns, "claim", v1alpha1.PhaseSucceeded); p.Spec.Attempt != 1 {
+	if p := completed(t, ns, "claim"); p.Spec.Attempt != 1 {
 		t.Errorf("attempt %d succeeded, want 1", p.Spec.Attempt)
 	}
 	succeeded(t, ns, "claim")
@@ -67,11 +68,11 @@ func TestUpgrade(t *testing.T) {
 // takes over.
 func TestUninstall(t *testing.T) {
 	ns := space(t)
-	create(t, source(groupHello, "Hello", ns, "src", map[string]any{"fileName": "file", "fileContents": "kept"}))
+	create(t, source(groupHello, "Hello", ns, map[string]any{"fileName": "file", "fileContents": "kept"}))
 	create(t, claimFor(ns, "claim", immediate, corev1.PersistentVolumeFilesystem, groupHello, "Hello", "src"))
 	succeeded(t, ns, "claim")
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 		defer cancel()
 		if _, err := sluice.Ensure(ctx); err != nil {
 			t.Errorf("install again: %v", err)
@@ -86,8 +87,11 @@ func TestUninstall(t *testing.T) {
 			"deployments,replicasets,pods,services,endpointslices,serviceaccounts,leases,secrets,poddisruptionbudgets,roles,rolebindings,"+
 				"clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,"+
 				"validatingadmissionpolicies,validatingadmissionpolicybindings")
-		if err != nil || strings.TrimSpace(left) != "" {
-			return fmt.Errorf("left with its label (%v): %s", err, left)
+		if err == nil && strings.TrimSpace(left) != "" {
+			err = errors.New("there is something")
+		}
+		if err != nil {
+			return fmt.Errorf("list what has its label: %w: %s", err, left)
 		}
 		left, err = kubectl(ctx, "-n", helm.Namespace, "get", "-o", "name", "secrets,configmaps,leases,serviceaccounts,pods,services,endpointslices")
 		if err != nil {

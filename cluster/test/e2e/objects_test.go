@@ -32,11 +32,11 @@ func create(t *testing.T, o client.Object) {
 	}
 }
 
-// source is an object of a source kind.
-func source(group, kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
+// source is an object of a source kind; all of them are called src.
+func source(group, kind, namespace string, spec map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": group + "/v1alpha1", "kind": kind,
-		"metadata": map[string]any{"namespace": namespace, "name": name},
+		"metadata": map[string]any{"namespace": namespace, "name": "src"},
 		"spec":     spec,
 	}}
 }

@@ -33,7 +33,7 @@ func TestTutorial(t *testing.T) {
 		t.Errorf("kubectl logs job/example-job = %q, want %q", got, "Hello, world!\n")
 	}
 	claim := succeeded(t, ns, "example-pvc")
-	quiet(t, ns, 3)
+	quiet(t, ns, waitedForConsumer)
 	if got := mustKubectl(t, "-n", ns, "get", "population", "example-pvc"); !strings.Contains(got, "Succeeded") {
 		t.Errorf("kubectl get population says\n%s", got)
 	}
@@ -80,7 +80,7 @@ func TestExamples(t *testing.T) {
 				t.Errorf("%s: the job printed %q, want %q", tc.reason, got, want)
 			}
 			succeeded(t, ns, tc.claim)
-			quiet(t, ns, 3)
+			quiet(t, ns, waitedForConsumer)
 		})
 	}
 }
@@ -110,13 +110,16 @@ func TestBindingModes(t *testing.T) {
 			claim := claimFor(ns, "claim", tc.class, tc.mode, groupHello, "Hello", "src")
 			if tc.mode == corev1.PersistentVolumeBlock {
 				claim.Spec.DataSourceRef.APIGroup, claim.Spec.DataSourceRef.Kind = new(groupExamples), "Stamp"
-				create(t, source(groupExamples, "Stamp", ns, "src", map[string]any{"text": "filled"}))
+				create(t, source(groupExamples, "Stamp", ns, map[string]any{"text": "filled"}))
 			} else {
-				create(t, source(groupHello, "Hello", ns, "src", map[string]any{"fileName": "file", "fileContents": "filled"}))
+				create(t, source(groupHello, "Hello", ns, map[string]any{"fileName": "file", "fileContents": "filled"}))
 			}
 			create(t, claim)
 			pod := reader(ns, "claim", "file", tc.mode)
-			limit := 3
+			limit := waitedForConsumer
+			if tc.class == immediate {
+				limit = waitedForNobody
+			}
 			switch tc.consumer {
 			case "before":
 				create(t, pod)

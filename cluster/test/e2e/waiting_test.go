@@ -67,7 +67,7 @@ func TestUnknownKind(t *testing.T) {
 	mustKubectl(t, "apply", "-f", filepath.Join("testdata", "late-kind.yaml"))
 	mustKubectl(t, "wait", "--for=condition=Accepted", "populator/late", "--timeout=30s")
 	reason(t, ns, "claim", v1alpha1.ReasonSourceNotFound)
-	create(t, source(groupTest, "Late", ns, "src", map[string]any{"text": "better late"}))
+	create(t, source(groupTest, "Late", ns, map[string]any{"text": "better late"}))
 
 	after := succeeded(t, ns, "claim")
 	if after.UID != claim.UID || after.Generation != claim.Generation {
@@ -116,7 +116,7 @@ func TestInvalidSource(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ns := space(t)
-			create(t, source(groupHello, "Hello", ns, "src", map[string]any{"fileName": fileName, "fileContents": "x"}))
+			create(t, source(groupHello, "Hello", ns, map[string]any{"fileName": fileName, "fileContents": "x"}))
 			claim := claimFor(ns, "claim", immediate, corev1.PersistentVolumeFilesystem, groupHello, "Hello", "src")
 			create(t, claim)
 			if got := reason(t, ns, "claim", v1alpha1.ReasonInvalidSource); !strings.Contains(got, message) {
@@ -129,7 +129,7 @@ func TestInvalidSource(t *testing.T) {
 				t.Errorf("temporaries of an invalid source: %v (%v), want none", found, err)
 			}
 			// Corrected, the source is taken up at once.
-			fixed := source(groupHello, "Hello", ns, "src", nil)
+			fixed := source(groupHello, "Hello", ns, nil)
 			if _, err := get(t.Context(), ns, "src", fixed); err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +148,7 @@ func TestHostileContents(t *testing.T) {
 	t.Parallel()
 	ns := space(t)
 	contents := `$(PATH) ${HOME} $$(NAME) "quoted" 'single' \n ; rm -rf / # ` + "`id`"
-	create(t, source(groupHello, "Hello", ns, "src", map[string]any{"fileName": "file", "fileContents": contents}))
+	create(t, source(groupHello, "Hello", ns, map[string]any{"fileName": "file", "fileContents": contents}))
 	create(t, claimFor(ns, "claim", immediate, corev1.PersistentVolumeFilesystem, groupHello, "Hello", "src"))
 	succeeded(t, ns, "claim")
 	pod := reader(ns, "claim", "file", corev1.PersistentVolumeFilesystem)
@@ -208,7 +208,7 @@ func TestInvalidPopulator(t *testing.T) {
 // mustClean is kubectl for cleaning up, when the test's own context has ended.
 func mustClean(t *testing.T, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	defer cancel()
 	if out, err := kubectl(ctx, args...); err != nil {
 		t.Errorf("%v\n%s", err, out)
