@@ -27,9 +27,9 @@ func (r registrations) List(schema.GroupKind) ([]metav1.Object, kinds.State) {
 	return r.objects, r.state
 }
 
-func volumePopulator(name, kind string, owners ...metav1.OwnerReference) *unstructured.Unstructured {
+func volumePopulator(kind string, owners ...metav1.OwnerReference) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"sourceKind": map[string]any{"group": hello.Group, "kind": kind}}}
-	u.SetName(name)
+	u.SetName("v")
 	u.SetOwnerReferences(owners)
 	return u
 }
@@ -63,11 +63,11 @@ func TestFind(t *testing.T) {
 		"NotJudged":   {"One that was not judged yet is waited for.", []v1alpha1.Populator{populator("a", 1, "", 0)}, registrations{state: readable}, Registration{State: Unknown}},
 		"Changed":     {"So is one that changed since.", []v1alpha1.Populator{populator("a", 1, metav1.ConditionTrue, 1)}, registrations{state: readable}, Registration{State: Unknown}},
 		"Rivals":      {"Of two that are not accepted the oldest is named.", []v1alpha1.Populator{populator("a", 2, metav1.ConditionFalse, 2), populator("b", 1, metav1.ConditionFalse, 2)}, registrations{state: readable}, Registration{State: NotAccepted, Name: "b", Reason: "Why"}},
-		"Foreign":     {"Another controller's registration counts.", nil, registrations{[]metav1.Object{volumePopulator("v", "Hello")}, readable}, Registration{State: Foreign, Name: "v"}},
-		"OtherKind":   {"That of another kind does not.", nil, registrations{[]metav1.Object{volumePopulator("v", "Other")}, readable}, Registration{State: Nobody}},
-		"Ours":        {"One that was made for a Populator says nothing that the Populator does not.", nil, registrations{[]metav1.Object{volumePopulator("v", "Hello", ours)}, readable}, Registration{State: Nobody}},
-		"Namesake":    {"A Populator of another group is another controller's.", nil, registrations{[]metav1.Object{volumePopulator("v", "Hello", namesake)}, readable}, Registration{State: Foreign, Name: "v"}},
-		"ForeignToo":  {"Another controller serves where our Populator does not.", []v1alpha1.Populator{populator("a", 1, metav1.ConditionFalse, 2)}, registrations{[]metav1.Object{volumePopulator("v", "Hello")}, readable}, Registration{State: Foreign, Name: "v"}},
+		"Foreign":     {"Another controller's registration counts.", nil, registrations{[]metav1.Object{volumePopulator("Hello")}, readable}, Registration{State: Foreign, Name: "v"}},
+		"OtherKind":   {"That of another kind does not.", nil, registrations{[]metav1.Object{volumePopulator("Other")}, readable}, Registration{State: Nobody}},
+		"Ours":        {"One that was made for a Populator says nothing that the Populator does not.", nil, registrations{[]metav1.Object{volumePopulator("Hello", ours)}, readable}, Registration{State: Nobody}},
+		"Namesake":    {"A Populator of another group is another controller's.", nil, registrations{[]metav1.Object{volumePopulator("Hello", namesake)}, readable}, Registration{State: Foreign, Name: "v"}},
+		"ForeignToo":  {"Another controller serves where our Populator does not.", []v1alpha1.Populator{populator("a", 1, metav1.ConditionFalse, 2)}, registrations{[]metav1.Object{volumePopulator("Hello")}, readable}, Registration{State: Foreign, Name: "v"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
