@@ -34,8 +34,10 @@ check: ## Lint and unit tests of both modules; starts nothing
 
 .PHONY: lint
 lint: tools $(BUILD)/lint-selftest ## Lint both modules
-	@echo "lint: product"; $(LINT) ./...
-	@echo "lint: cluster"; cd cluster && $(LINT) ./...
+	@code=0; \
+	echo "lint: product"; $(LINT) ./... || code=1; \
+	echo "lint: cluster"; cd cluster; $(LINT) ./... || code=1; \
+	exit $$code
 
 .PHONY: unit
 unit: go ## Unit tests of both modules
