@@ -83,7 +83,7 @@ func checkServices(t *testing.T, _ *Cluster, client kubernetes.Interface) {
 	}
 	ask := fmt.Sprintf(`
 for i in $(seq 100); do
-  answer=$(printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 3 %s 80 | tail -n 1)
+  answer=$(printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 3 %s 80 2>/dev/null | tail -n 1)
   [ "$answer" = served ] && break
   usleep 100000
 done

@@ -78,8 +78,12 @@ func HostLinks() (map[string]string, error) {
 	return out, nil
 }
 
-// RemoveHostLink removes a link by name; one that is gone is no error.
-func RemoveHostLink(name string) error {
+// Detach removes the link to the machine from the cluster's side. It would go
+// with the namespace, but only some time after the last process.
+func Detach() error { return RemoveLink(uplink) }
+
+// RemoveLink removes a link by name; one that is gone is no error.
+func RemoveLink(name string) error {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		return nil

@@ -65,7 +65,7 @@ func links(s Scope) ([]Item, error) {
 	var items []Item
 	for name, owner := range found {
 		if s.Cluster == "" || owner == filepath.Join(s.Root, s.Cluster) {
-			items = append(items, Item{Kind: KindLink, Name: name, remove: func() error { return network.RemoveHostLink(name) }})
+			items = append(items, Item{Kind: KindLink, Name: name, remove: func() error { return network.RemoveLink(name) }})
 		}
 	}
 	slices.SortFunc(items, func(a, b Item) int { return strings.Compare(a.Name, b.Name) })

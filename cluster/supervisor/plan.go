@@ -8,11 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-
-	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/sluice-dev/sluice/cluster/component"
 	"github.com/sluice-dev/sluice/cluster/config"

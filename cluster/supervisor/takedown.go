@@ -16,17 +16,20 @@ import (
 
 	"github.com/sluice-dev/sluice/cluster/cgroups"
 	"github.com/sluice-dev/sluice/cluster/config"
+	"github.com/sluice-dev/sluice/cluster/network"
 	"github.com/sluice-dev/sluice/cluster/residue"
 )
 
-// takeDown removes what would outlive the namespaces: loop devices and cgroups.
-// Every other process is killed first: containers and their shims outlive their
-// kubelet on purpose. Mounts and network go with the namespaces.
+// takeDown removes what would outlive the namespaces: loop devices and cgroups,
+// and for a moment the link to the machine. Every other process is killed
+// first: containers and their shims outlive their kubelet on purpose. Mounts go
+// with the namespaces.
 func (s *supervisor) takeDown() error {
 	return errors.Join(
 		killOthers(10*time.Second),
 		residue.DetachLoops(s.run.Config.ID()),
 		s.leaveCgroups(),
+		network.Detach(),
 	)
 }
 
