@@ -144,6 +144,19 @@ func TestNothingIsLeft(t *testing.T) {
 				}
 			},
 		},
+		"taken down by somebody else": {
+			reason: "down with a name ends a test's cluster as well, in order",
+			end: func(t *testing.T, c *Cluster) {
+				begin := time.Now()
+				if err := lifecycle.Down(filepath.Dir(layoutOf(t, c.Name).Dir), c.Name); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(begin); took > 30*time.Second {
+					t.Errorf("took %s, want an orderly end", took)
+				}
+				<-c.Failed()
+			},
+		},
 		"first process killed": {
 			reason: "the kernel ends the rest; what outlives it is removed by down",
 			end: func(t *testing.T, c *Cluster) {
@@ -152,7 +165,7 @@ func TestNothingIsLeft(t *testing.T) {
 					t.Fatal(err)
 				}
 				<-c.Failed()
-				if err := lifecycle.Down(filepath.Dir(first.Dir), c.Name); err != nil {
+				if err := lifecycle.Down(filepath.Dir(layoutOf(t, c.Name).Dir), c.Name); err != nil {
 					t.Error(err)
 				}
 			},

@@ -47,11 +47,9 @@ func Run(dir string, control io.Reader, events io.Writer) int {
 		<-signals
 		cancel(component.ErrStopped)
 	}()
-	starterGone := make(chan struct{})
 	if !run.Detached {
 		go func() {
 			_, _ = io.Copy(io.Discard, control) // any end is the end
-			close(starterGone)
 			cancel(errStarterGone)
 		}()
 	}
@@ -72,8 +70,12 @@ func Run(dir string, control io.Reader, events io.Writer) int {
 	if run.Detached {
 		return code // the logs stay until somebody says down
 	}
-	// The starter may still want to read the logs; they go when it does.
-	<-starterGone
+	// The starter may still want to read the logs; they go when it does, unless
+	// somebody else says down, who removes them himself.
+	<-ctx.Done()
+	if !errors.Is(context.Cause(ctx), errStarterGone) {
+		return code
+	}
 	if err := s.removeState(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
