@@ -13,6 +13,8 @@ type Progress struct {
 	TotalBytes int64 `json:"totalBytes,omitempty"`
 	// Files written so far.
 	Files int64 `json:"files,omitempty"`
+	// BytesPerSecond lately; 0 when unknown.
+	BytesPerSecond int64 `json:"bytesPerSecond,omitempty"`
 }
 
 // progressLine keeps a progress report apart from any other JSON on a log.
@@ -38,5 +40,6 @@ func ParseProgress(line []byte) (Progress, bool) {
 	}
 	p := *l.Progress
 	p.Bytes, p.TotalBytes, p.Files = max(p.Bytes, 0), max(p.TotalBytes, 0), max(p.Files, 0)
+	p.BytesPerSecond = max(p.BytesPerSecond, 0)
 	return p, true
 }

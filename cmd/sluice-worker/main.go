@@ -2,12 +2,16 @@
 // the sources that Sluice ships, and usable in the worker template of any
 // Populator:
 //
-//	sluice-worker files    copies the template's files into the volume
+//	sluice-worker files     copies the template's files into the volume
+//	sluice-worker inline    writes the files of a manifest
+//	sluice-worker http      fetches a file or an archive
 //
-// The target comes from the environment (SLUICE_TARGET, SLUICE_VOLUME_MODE).
-// Progress goes to standard output as lines of JSON, the result to the
-// container's termination message. Exit codes: 0 filled and verified, 1 failed
-// and worth another attempt, 2 called wrongly, 3 failed for good, 4 stopped.
+// Each takes flags, which can be given as environment variables and in a file
+// as well: see docs/worker.md. The target comes from the environment
+// (SLUICE_TARGET, SLUICE_VOLUME_MODE). Progress goes to standard output as lines
+// of JSON, the result to the container's termination message. Exit codes: 0
+// filled and verified, 1 failed and worth another attempt, 2 called wrongly, 3
+// failed for good, 4 stopped.
 package main
 
 import (
@@ -26,9 +30,6 @@ import (
 	"github.com/sluice-dev/sluice/internal/mover"
 	"github.com/sluice-dev/sluice/internal/mover/report"
 	"github.com/sluice-dev/sluice/internal/mover/runner"
-	"github.com/sluice-dev/sluice/internal/mover/sink/block"
-	"github.com/sluice-dev/sluice/internal/mover/sink/dir"
-	"github.com/sluice-dev/sluice/internal/mover/source/files"
 )
 
 func main() {
@@ -47,11 +48,15 @@ func run(ctx context.Context, args []string, env func(string) string, stdout, st
 	flags := flag.NewFlagSet("sluice-worker", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() {
-		fmt.Fprint(stderr, "usage: sluice-worker [flags] files\n\n"+
-			"Fills the volume at $"+worker.EnvTarget+" with the files in $"+worker.EnvFiles+".\n\n")
+		fmt.Fprint(stderr, "usage: sluice-worker [flags] SOURCE [flags of the source]\n\n"+
+			"Fills the volume at $"+worker.EnvTarget+". Sources:\n\n")
+		for _, c := range commands {
+			fmt.Fprintf(stderr, "  %-8s %s\n", c.name, c.what)
+		}
+		fmt.Fprint(stderr, "\nsluice-worker SOURCE -help lists the flags of a source. Flags:\n\n")
 		flags.PrintDefaults()
 	}
-	message := flags.String("termination-log", worker.TerminationLog, "file that the result is written to; empty for none")
+	message := flags.String("termination-log", worker.TerminationLog, "`file` that the result is written to; empty for none")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return worker.ExitOK
@@ -60,7 +65,10 @@ func run(ctx context.Context, args []string, env func(string) string, stdout, st
 	}
 
 	lines := report.NewLines(stdout, time.Now)
-	done, err := fill(ctx, flags.Args(), env, lines)
+	done, err := fill(ctx, flags.Args(), call{env: env, log: log, stderr: stderr}, lines)
+	if errors.Is(err, flag.ErrHelp) {
+		return worker.ExitOK
+	}
 	result, code := runner.Result(ctx, done, err)
 	if _, ok := errors.AsType[usageError](err); ok {
 		result.Permanent, code = true, worker.ExitUsage
@@ -69,7 +77,7 @@ func run(ctx context.Context, args []string, env func(string) string, stdout, st
 		log.Error("volume not filled", "error", err, "reason", result.Reason, "permanent", result.Permanent)
 	} else {
 		lines.Flush()
-		log.Info("volume filled and verified", "bytes", result.Bytes, "files", result.Files, "digest", result.Digest)
+		log.Info("volume filled and verified", "bytes", result.Bytes, "files", result.Files, "digest", result.Digest, "message", result.Message)
 	}
 	if err := leave(*message, result); err != nil {
 		// The exit code still tells the outcome.
@@ -79,62 +87,14 @@ func run(ctx context.Context, args []string, env func(string) string, stdout, st
 }
 
 // fill opens both ends and copies.
-func fill(ctx context.Context, args []string, env func(string) string, p mover.Progress) (_ worker.Result, err error) {
-	from, err := openSource(args, env)
+func fill(ctx context.Context, args []string, c call, p mover.Progress) (_ worker.Result, err error) {
+	j, err := openJob(args, c)
 	if err != nil {
 		return worker.Result{}, err
 	}
-	defer func() { err = errors.Join(err, from.Close()) }()
-	to, err := openSink(env)
-	if err != nil {
-		return worker.Result{}, err
-	}
-	defer func() { err = errors.Join(err, to.Close()) }()
-	return runner.Run(ctx, from, to, runner.Options{Progress: p})
-}
-
-// closingSource and closingSink are what a copy holds open.
-type (
-	closingSource interface {
-		mover.Source
-		io.Closer
-	}
-	closingSink interface {
-		mover.Sink
-		io.Closer
-	}
-)
-
-func openSource(args []string, env func(string) string) (closingSource, error) {
-	if len(args) != 1 {
-		return nil, usageError{fmt.Errorf("choose source: want one argument that names it, got %d", len(args))}
-	}
-	switch args[0] {
-	case "files":
-		directory := env(worker.EnvFiles)
-		if directory == "" {
-			return nil, usageError{fmt.Errorf("choose source: %s is not set: the template has no files", worker.EnvFiles)}
-		}
-		return files.Open(directory)
-	default:
-		return nil, usageError{fmt.Errorf("choose source: there is none called %q; want files", args[0])}
-	}
-}
-
-func openSink(env func(string) string) (closingSink, error) {
-	target := env(worker.EnvTarget)
-	if target == "" {
-		return nil, usageError{fmt.Errorf("choose target: %s is not set", worker.EnvTarget)}
-	}
-	switch mode := env(worker.EnvVolumeMode); mode {
-	case worker.ModeFilesystem, "":
-		return dir.Open(target, dir.Options{ReadBack: true})
-	case worker.ModeBlock:
-		return block.Open(target, block.Options{ReadBack: true})
-	default:
-		return nil, usageError{fmt.Errorf("choose target: %s is %q, want %s or %s",
-			worker.EnvVolumeMode, mode, worker.ModeFilesystem, worker.ModeBlock)}
-	}
+	defer func() { err = errors.Join(err, j.close()) }()
+	j.run.Progress = p
+	return runner.Run(ctx, j.from, j.to, j.run)
 }
 
 // leave writes the result where the kubelet looks for it.

@@ -52,11 +52,11 @@ func TestRun(t *testing.T) {
 		},
 		"NoSource": {
 			reason: "a template that names no source cannot get better", code: worker.ExitUsage,
-			want: worker.Result{Reason: worker.ReasonWorkerFailed, Permanent: true, Message: "choose source: want one argument that names it, got 0"},
+			want: worker.Result{Reason: worker.ReasonWorkerFailed, Permanent: true, Message: "choose source: want an argument that names it"},
 		},
 		"UnknownSource": {
 			reason: "nor one that names a source of another version", args: []string{"tape"}, code: worker.ExitUsage,
-			want: worker.Result{Reason: worker.ReasonWorkerFailed, Permanent: true, Message: `choose source: there is none called "tape"; want files`},
+			want: worker.Result{Reason: worker.ReasonWorkerFailed, Permanent: true, Message: `choose source: there is none called "tape"`},
 		},
 		"NoTarget": {
 			reason: "a worker outside of a population has no target", args: []string{"files"}, files: map[string]string{"a": "A"},

@@ -21,6 +21,8 @@ type Lines struct {
 	mu   sync.Mutex
 	last time.Time
 	seen worker.Progress
+	// told is how many bytes the last line spoke of.
+	told int64
 }
 
 var _ mover.Progress = (*Lines)(nil)
@@ -39,11 +41,20 @@ func (l *Lines) Report(p worker.Progress) {
 		Bytes:      max(p.Bytes, l.seen.Bytes),
 		Files:      max(p.Files, l.seen.Files),
 		TotalBytes: max(p.TotalBytes, l.seen.TotalBytes),
+
+		BytesPerSecond: l.seen.BytesPerSecond,
 	}
-	if now := l.now(); now.Sub(l.last) >= Interval {
-		l.last = now
-		l.write()
+	now := l.now()
+	since := now.Sub(l.last)
+	if since < Interval {
+		return
 	}
+	// The first line has nothing to compare with.
+	if !l.last.IsZero() {
+		l.seen.BytesPerSecond = int64(float64(l.seen.Bytes-l.told) / since.Seconds())
+	}
+	l.last, l.told = now, l.seen.Bytes
+	l.write()
 }
 
 // Flush writes the newest report now.

@@ -31,7 +31,9 @@ func TestLines(t *testing.T) {
 		}
 		got = append(got, p)
 	}
-	want := []worker.Progress{{Bytes: 1, TotalBytes: 9}, {Bytes: 5, TotalBytes: 9}, {Bytes: 9, TotalBytes: 9, Files: 1}}
+	want := []worker.Progress{
+		{Bytes: 1, TotalBytes: 9}, {Bytes: 5, TotalBytes: 9, BytesPerSecond: 4}, {Bytes: 9, TotalBytes: 9, Files: 1, BytesPerSecond: 4},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
