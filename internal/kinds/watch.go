@@ -108,6 +108,8 @@ func (r *Registry) keep(ctx context.Context, w *watch) {
 		select {
 		case <-ctx.Done():
 		case <-w.retry:
+			// A new definition is served a moment after it is announced.
+			failures = -1
 		case <-time.After(r.backoff.after(failures)):
 		}
 	}

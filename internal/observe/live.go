@@ -119,6 +119,10 @@ func (ob *Observer) render(ctx context.Context, o populate.Observed) (populate.O
 		r.Reason, r.Message = v1alpha1.ReasonTemplateFailed, "The claim has no source of a populated kind"
 		return o, nil
 	}
+	if ref.Namespace != o.Claim.Namespace && !o.Source.Granted {
+		r.Reason, r.Message = v1alpha1.ReasonNotGranted, "The source is in a namespace that does not grant it to the claim's"
+		return o, nil
+	}
 	source, err := ob.Kinds.Fetch(ctx, ref.Kind, ref.Namespace, ref.Name)
 	if err != nil {
 		if err := unreadable(err, &o.Source); err != nil {

@@ -297,8 +297,9 @@ func TestObserveSource(t *testing.T) {
 				Detail: `look up kind "Hello.hello.k8s.io": no matches for kind "Hello" in group "hello.k8s.io"`},
 		},
 		"in a namespace that grants nothing": {
-			world: world{cache: []client.Object{elsewhere, populator}, sources: []*unstructured.Unstructured{sourceObject()}},
-			want:  populate.Source{State: populate.SourceNotFound, Namespace: "other"},
+			world:  world{cache: []client.Object{elsewhere, populator}, sources: []*unstructured.Unstructured{sourceObject()}},
+			want:   populate.Source{State: populate.SourceUnknown, Namespace: "other"},
+			reason: "whether it exists is not for everybody to know",
 		},
 	}
 	for name, tc := range cases {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,11 +25,13 @@ type verdict struct {
 	generation      int64
 	source          types.UID
 	resourceVersion string
+	claimVersion    string
 	reason, message string
 }
 
-func (v verdict) about(p *v1alpha1.Populator, uid types.UID, resourceVersion string) bool {
-	return v.source == uid && v.resourceVersion == resourceVersion && v.populator == p.UID && v.generation == p.Generation
+func (v verdict) about(p *v1alpha1.Populator, source metav1.Object, claim *corev1.PersistentVolumeClaim) bool {
+	return v.source == source.GetUID() && v.resourceVersion == source.GetResourceVersion() &&
+		v.populator == p.UID && v.generation == p.Generation && v.claimVersion == claim.ResourceVersion
 }
 
 // populator returns the Populator that serves a source kind, nil if none does.
@@ -53,12 +56,13 @@ func (ob *Observer) registeredElsewhere(ref SourceRef) (elsewhere, loading bool)
 }
 
 // source looks for a claim's source and lets the Populator's validations judge
-// it.
+// it. One in another namespace is not even looked for without a grant: whether
+// it exists is not for everybody to know.
 func (ob *Observer) source(ctx context.Context, p *v1alpha1.Populator, ref SourceRef, claim *corev1.PersistentVolumeClaim) (s populate.Source, loading bool, err error) {
 	s.Namespace = ref.Namespace
 	if ref.Namespace != claim.Namespace {
-		if s.Granted, loading = ob.granted(ref, claim.Namespace); loading {
-			return s, true, nil
+		if s.Granted, loading = ob.granted(ref, claim.Namespace); loading || !s.Granted {
+			return s, loading, nil
 		}
 	}
 	seen, state := ob.Kinds.Get(ref.Kind, ref.Namespace, ref.Name)
@@ -77,13 +81,16 @@ func (ob *Observer) source(ctx context.Context, p *v1alpha1.Populator, ref Sourc
 		return s, false, nil
 	}
 	v := ob.Memory.verdict(claim.UID)
-	if !v.about(p, seen.GetUID(), seen.GetResourceVersion()) {
+	if !v.about(p, seen, claim) {
 		object, err := ob.Kinds.Fetch(ctx, ref.Kind, ref.Namespace, ref.Name)
 		if err != nil {
 			return s, false, unreadable(err, &s)
 		}
 		s.UID, s.Generation = object.GetUID(), object.GetGeneration()
-		v = verdict{populator: p.UID, generation: p.Generation, source: object.GetUID(), resourceVersion: object.GetResourceVersion()}
+		v = verdict{
+			populator: p.UID, generation: p.Generation, claimVersion: claim.ResourceVersion,
+			source: object.GetUID(), resourceVersion: object.GetResourceVersion(),
+		}
 		v.reason, v.message = ob.Templates.Validate(p, object, claim)
 		ob.Memory.judged(claim.UID, v)
 	}

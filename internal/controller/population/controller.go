@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/apply"
 	"github.com/sluice-dev/sluice/internal/observe"
 	"github.com/sluice-dev/sluice/internal/plan/populate"
@@ -86,6 +87,7 @@ func (c *Controller) Reconcile(ctx context.Context, key observe.Key) (ctrl.Resul
 			return ctrl.Result{RequeueAfter: d.RequeueAfter}, nil
 		}
 		out, err := c.applier.Apply(ctx, d.Step)
+		was := phase(o)
 		o = c.take(o, d, out)
 		if err != nil {
 			return ctrl.Result{}, err
@@ -94,7 +96,7 @@ func (c *Controller) Reconcile(ctx context.Context, key observe.Key) (ctrl.Resul
 			return ctrl.Result{RequeueAfter: c.memory.Stale(key.UID)}, nil
 		}
 		if out.Refused == nil {
-			c.done(ctx, o, d)
+			c.done(ctx, o, d, was)
 		} else {
 			ctrl.LoggerFrom(ctx).Info("write refused", "why", d.Why, "reason", out.Refused.Reason, "message", out.Refused.Message)
 		}
@@ -147,7 +149,7 @@ func (c *Controller) take(o populate.Observed, d populate.Decision, out apply.Ou
 	switch {
 	case out.Refused != nil:
 		refused := *out.Refused
-		refused.At = o.Now
+		refused.At, refused.Step = o.Now, populate.Kind(d.Step)
 		c.memory.Refused(o.ClaimUID, refused)
 		o.Refused = refused
 	case !out.Stale && !tells(d.Step):
@@ -165,19 +167,27 @@ func tells(s populate.Step) bool {
 }
 
 // done logs, counts and tells a step that was taken.
-func (c *Controller) done(ctx context.Context, o populate.Observed, d populate.Decision) {
+func (c *Controller) done(ctx context.Context, o populate.Observed, d populate.Decision, was v1alpha1.Phase) {
 	log := ctrl.LoggerFrom(ctx)
 	level := log.V(1)
 	if _, ok := d.Step.(populate.WriteStatus); !ok {
 		level = log
 	}
 	level.Info("step taken", append([]any{"step", stepName(d.Step), "why", d.Why}, about(d.Step)...)...)
-	if w, ok := d.Step.(populate.WriteStatus); ok {
+	if w, ok := d.Step.(populate.WriteStatus); ok && w.Status.Phase != was {
 		count(w.Status)
 	}
 	if d.Event != nil && o.Claim != nil && o.Claim.UID == o.ClaimUID {
 		c.teller.Tell(o.Claim, *d.Event)
 	}
+}
+
+// phase is where the population is, as far as it is recorded.
+func phase(o populate.Observed) v1alpha1.Phase {
+	if o.Population == nil {
+		return ""
+	}
+	return o.Population.Status.Phase
 }
 
 // rest is the end of a reconcile: nothing to write. A claim that needs nothing

@@ -169,7 +169,7 @@ func TestRefusalReachesThePlanner(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := s.seen[len(s.seen)-1].Refused
-	if diff := cmp.Diff(populate.Refusal{Reason: "QuotaExceeded", At: time.Unix(1000, 0)}, got); diff != "" {
+	if diff := cmp.Diff(populate.Refusal{Reason: "QuotaExceeded", At: time.Unix(1000, 0), Step: populate.Kind(populate.CreatePrime{})}, got); diff != "" {
 		t.Errorf("the last decision saw (-want +got):\n%s", diff)
 	}
 	if len(memory.RefusedClaims()) != 1 {
