@@ -298,7 +298,7 @@ func TestStartRefused(t *testing.T) {
 		"program that is missing": {
 			reason: "clusters need to be built first",
 			config: Config{BinDir: empty},
-			want:   "no such file or directory",
+			want:   "etcd among them: build them with `make prerequisites`",
 		},
 	}
 	for name, tc := range cases {

@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/cluster/residue"
 	"github.com/sluice-dev/sluice/cluster/sandbox"
 	"github.com/sluice-dev/sluice/cluster/supervisor"
+	"github.com/sluice-dev/sluice/cluster/toolchain"
 )
 
 // A program that starts clusters is executed again as their first processes,
@@ -91,6 +92,10 @@ func Start(ctx context.Context, cfg config.Config, opts Options) (*Run, error) {
 // start makes the state folder and the namespaces and lets the supervisor go.
 func start(cfg config.Config, opts Options) (*Run, error) {
 	layout := cfg.Layout()
+	if missing := toolchain.Missing(cfg.BinDir); len(missing) > 0 {
+		return nil, fmt.Errorf("%d programs are missing in %s, %s among them: build them with `make prerequisites`",
+			len(missing), cfg.BinDir, missing[0])
+	}
 	if err := makeState(cfg); err != nil {
 		return nil, err
 	}

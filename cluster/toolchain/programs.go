@@ -3,6 +3,9 @@
 package toolchain
 
 import (
+	"os"
+	"path/filepath"
+
 	"github.com/sluice-dev/sluice/cluster/config"
 )
 
@@ -50,6 +53,17 @@ func Programs() []Program {
 		Program{Name: "csi-sanity", Package: "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity"},
 		Program{Name: "sluice-csi-sim", Package: "github.com/sluice-dev/sluice/cluster/cmd/sluice-csi-sim"},
 	)
+}
+
+// Missing returns the programs that a folder lacks.
+func Missing(bin string) []string {
+	var missing []string
+	for _, p := range Programs() {
+		if _, err := os.Stat(filepath.Join(bin, p.Name)); err != nil {
+			missing = append(missing, p.Name)
+		}
+	}
+	return missing
 }
 
 // kubernetesVersion returns the linker flags without which the API server has
