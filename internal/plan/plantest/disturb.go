@@ -132,7 +132,7 @@ func (e *Explorer) managerActions(s *state) []action {
 			continue
 		}
 		name := stepName(d.Step)
-		out = append(out, action{name: "manager: " + name + " (" + d.Why + ")", do: func(s *state) { s.apply(d.Step, uid, false) }})
+		out = append(out, action{name: "manager: " + name + " (" + d.Why + ")", do: func(s *state) { s.carryOut(d.Step, uid) }})
 		if s.late == nil {
 			out = append(out, action{name: "an old leader decides to " + name + " and halts", cost: 1, do: func(s *state) {
 				s.late, s.lateFor = d.Step, uid
@@ -141,13 +141,8 @@ func (e *Explorer) managerActions(s *state) []action {
 		if half, ok := halves(d.Step); ok {
 			out = append(out, action{name: "manager: " + name + " is cut short", cost: 1, do: func(s *state) { s.apply(half, uid, false) }})
 		}
-		if creates(d.Step) && s.refused.Reason == "" {
-			out = append(out, action{name: "manager: " + name + " is refused", cost: 1, do: func(s *state) {
-				if half, ok := halves(d.Step); ok && !s.apply(half, uid, false) {
-					return
-				}
-				s.refused = populate.Refusal{Reason: v1alpha1.ReasonQuotaExceeded, Message: "exceeded quota", At: s.now}
-			}})
+		if s.refused.Reason == "" {
+			out = append(out, action{name: "manager: " + name + " is refused", cost: 1, do: func(s *state) { s.refuse(d.Step, uid) }})
 		}
 	}
 	if s.refused.Reason != "" {

@@ -29,7 +29,7 @@ func (s *state) key(budget bool) uint64 {
 		k.text("inflight", f.name)
 		k.uid(string(f.claim))
 	}
-	k.text(s.refused.Reason)
+	k.text(s.refused.Reason, s.refused.Step)
 	k.num(int(s.sourceGen))
 	if s.refused.Reason != "" {
 		k.age(s.refused.At)

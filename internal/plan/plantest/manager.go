@@ -263,7 +263,6 @@ func (s *state) createPrime(t populate.CreatePrime) bool {
 	p.UID = s.newUID("prime")
 	p.Status.Phase = corev1.ClaimPending
 	s.addPVC(p)
-	s.refused = populate.Refusal{}
 	return true
 }
 
@@ -279,7 +278,6 @@ func (s *state) createWorker(t populate.CreateWorker, late bool) bool {
 	w.UID = s.newUID("worker")
 	w.Status.Phase = corev1.PodPending
 	s.addPod(w)
-	s.refused = populate.Refusal{}
 	return true
 }
 
@@ -348,11 +346,24 @@ func halves(step populate.Step) (populate.Step, bool) {
 	return nil, false
 }
 
-// creates says that a step creates something that quota or admission may refuse.
-func creates(step populate.Step) bool {
-	_, prime := step.(populate.CreatePrime)
-	_, worker := step.(populate.CreateWorker)
-	return prime || worker
+// carryOut applies a step for the manager that decided it. What was refused
+// before is forgotten when a write other than of the status is accepted.
+func (s *state) carryOut(step populate.Step, uid types.UID) {
+	applied := s.apply(step, uid, false)
+	if _, status := step.(populate.WriteStatus); applied && !status {
+		s.refused = populate.Refusal{}
+	}
+}
+
+// refuse lets the API server refuse a step, after the part of it that is a
+// write of its own.
+func (s *state) refuse(step populate.Step, uid types.UID) {
+	if half, ok := halves(step); ok && !s.apply(half, uid, false) {
+		return
+	}
+	s.refused = populate.Refusal{
+		Reason: v1alpha1.ReasonQuotaExceeded, Message: "exceeded quota", At: s.now, Step: populate.Kind(step),
+	}
 }
 
 // freeze stops the cache of one kind.

@@ -1,6 +1,7 @@
 package populate
 
 import (
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,6 +56,9 @@ type Event struct {
 //
 //sumtype:decl
 type Step interface{ step() }
+
+// Kind names the kind of a step, for Refusal.Step.
+func Kind(s Step) string { return fmt.Sprintf("%T", s) }
 
 // CreatePopulation creates the record of a claim: attempt 0 where the claim has
 // to wait, 1 where it need not, more where temporaries of a lost record are

@@ -76,11 +76,7 @@ func bound(v *view) (Decision, bool) {
 	ours := v.filledFor(pv) && pv.Spec.ClaimRef != nil && pv.Spec.ClaimRef.UID == v.ClaimUID
 	switch {
 	case v.pop == nil:
-		d, ok := v.sweep(WhyBoundElsewhere, v.primes(), v.workers())
-		if !ok {
-			d = Decision{Why: WhyNotAsked}
-		}
-		return d, true
+		return v.clearAway(Decision{Why: WhyNotAsked}), true
 	case ours && v.claim.Annotations[annBindCompleted] == "":
 		return Decision{RequeueAfter: recheck, Why: WhyBinding}, true
 	case ours:
@@ -103,13 +99,19 @@ func bound(v *view) (Decision, bool) {
 	case d.Step != nil:
 		return d, true
 	}
-	if swept, ok := v.sweep(WhyBoundElsewhere, v.primes(), v.workers()); ok {
-		return swept, true
+	return v.clearAway(d), true
+}
+
+// clearAway sees off whatever is left of a claim that is bound, and then
+// decides what was decided.
+func (v *view) clearAway(then Decision) Decision {
+	if d, ok := v.sweep(WhyBoundElsewhere, v.primes(), v.workers()); ok {
+		return d
 	}
-	if marked, ok := v.markPartial(); ok {
-		return marked, true
+	if d, ok := v.markPartial(); ok {
+		return d
 	}
-	return d, true
+	return then
 }
 
 // succeed records the success, with what the worker reported, before the worker

@@ -138,4 +138,7 @@ type Refusal struct {
 	Reason  string
 	Message string
 	At      time.Time
+	// Step is the kind of step that was refused, as Kind names it. A step of
+	// that kind is not taken again for a while.
+	Step string
 }

@@ -46,6 +46,10 @@ const recheck = 30 * time.Second
 // waited for, with a reason.
 func Next(o Observed) Decision {
 	v := look(o)
+	return v.heed(decide(v))
+}
+
+func decide(v *view) Decision {
 	for _, rule := range []func(*view) (Decision, bool){
 		gone, notAsked, settled, impostor, giveBack, bound, handedOver, leftBehind,
 		attemptFailed, workerStands, primeStands, workerLost, admission,

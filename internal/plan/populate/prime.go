@@ -102,6 +102,27 @@ func (v *view) refused() (Decision, bool) {
 	return v.wait(WhyRefused, &obstacle{reason: v.Refused.Reason, message: v.Refused.Message, act: true, again: wait}), true
 }
 
+// heed keeps a step from being taken again right after the API server refused
+// one of its kind: the refusal is told, and the step waits.
+func (v *view) heed(d Decision) Decision {
+	if d.Step == nil || v.Refused.Step != Kind(d.Step) {
+		return d
+	}
+	wait := v.Refused.At.Add(refusedAgain).Sub(v.Now)
+	if wait <= 0 {
+		return d
+	}
+	phase := v.status().Phase
+	if _, status := d.Step.(WriteStatus); status || v.claim == nil || v.pop == nil ||
+		phase == v1alpha1.PhaseSucceeded || phase == v1alpha1.PhaseFailed {
+		return Decision{RequeueAfter: wait, Why: WhyRefused} // nothing can be told, or nothing better
+	}
+	if phase == "" {
+		phase = v1alpha1.PhaseWaiting
+	}
+	return v.say(WhyRefused, wait, report{phase: phase, reason: v.Refused.Reason, message: v.Refused.Message, event: warning, keepSource: true})
+}
+
 // primeStands is the rule of an attempt that has its prime and no worker.
 func primeStands(v *view) (Decision, bool) {
 	p := v.prime

@@ -146,6 +146,28 @@ func TestNextTrouble(t *testing.T) {
 			}),
 			want: outline{Step: "status Waiting PodSecurityRefused", Event: "Warning PodSecurityRefused", Again: 10 * time.Second, Why: populate.WhyRefused},
 		},
+		"RebindRefused": {
+			reason: "A step that the API server refuses is not repeated at once, and the record stands",
+			o: observed(live, population(1, recorded(1)), prime(primeBound, primeDeleting), volume(), worker(workerEnded(0, "")), func(o *populate.Observed) {
+				o.Refused = populate.Refusal{Reason: v1alpha1.ReasonRequestRefused, Message: "forbidden", At: now, Step: populate.Kind(populate.Rebind{})}
+			}),
+			want: outline{Step: "status Populating RequestRefused", Event: "Warning RequestRefused", Again: 10 * time.Second, Why: populate.WhyRefused},
+		},
+		"StatusRefused": {
+			reason: "Where nothing can be told nothing is written",
+			o: observed(live, population(1), prime(primeBound, primeDeleting), volume(), func(o *populate.Observed) {
+				o.Refused = populate.Refusal{Reason: v1alpha1.ReasonRequestRefused, At: now, Step: populate.Kind(populate.WriteStatus{})}
+			}),
+			want: outline{Again: 10 * time.Second, Why: populate.WhyRefused},
+		},
+		"DeleteRefused": {
+			reason: "Of a claim that is gone nothing can be told",
+			o: observed(live, prime(), func(o *populate.Observed) {
+				o.Claim = nil
+				o.Refused = populate.Refusal{Reason: v1alpha1.ReasonRequestRefused, At: now, Step: populate.Kind(populate.DeletePrime{})}
+			}),
+			want: outline{Again: 10 * time.Second, Why: populate.WhyRefused},
+		},
 		"WorkerOfAnotherPrime": {
 			reason: "A worker that a late writer made for another prime is not trusted",
 			o: observed(live, population(1, recorded(1)), prime(primeBound), volume(), worker(workerEnded(0, ""), func(w *corev1.Pod) {
