@@ -24,6 +24,8 @@ func addKnownTypes(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&Populator{}, &PopulatorList{},
 		&Population{}, &PopulationList{},
+		&HTTPSource{}, &HTTPSourceList{},
+		&InlineSource{}, &InlineSourceList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
