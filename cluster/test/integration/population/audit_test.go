@@ -57,7 +57,7 @@ func requests(t *testing.T, since mark) []auditv1.Event {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	if _, err := f.Seek(int64(since), io.SeekStart); err != nil {
 		t.Fatal(err)
 	}

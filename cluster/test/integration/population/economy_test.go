@@ -18,9 +18,9 @@ func TestOnePopulationTakesNineWrites(t *testing.T) {
 	startManager(t)
 	ns := namespace(t)
 	populator(t, runs(500*time.Millisecond))
-	hello(t, ns, "source")
+	hello(t, ns)
 	since := markNow(t)
-	claim := newClaim(ns, "claim", simulate.ClassImmediate, "source")
+	claim := newClaim(ns, "claim", simulate.ClassImmediate)
 	create(t, claim)
 	bound(t, claim, 15*time.Second)
 	clean(t, ns, 5*time.Second)
@@ -36,15 +36,15 @@ func TestManyPopulationsTakeNineWritesEach(t *testing.T) {
 	startManager(t)
 	ns := namespace(t)
 	populator(t, runs(time.Second))
-	hello(t, ns, "source")
+	hello(t, ns)
 	since, begun := markNow(t), time.Now()
 	all := make([]*corev1.PersistentVolumeClaim, claims)
 	for i := range all {
-		all[i] = newClaim(ns, fmt.Sprintf("claim-%d", i), simulate.ClassImmediate, "source")
+		all[i] = newClaim(ns, fmt.Sprintf("claim-%d", i), simulate.ClassImmediate)
 		create(t, all[i])
 	}
 	for _, claim := range all {
-		bound(t, claim, time.Minute)
+		bound(t, claim, 2*time.Minute)
 	}
 	allBound := time.Since(begun)
 	clean(t, ns, 10*time.Second)
@@ -70,10 +70,10 @@ func TestRestartWithSettledClaimsWritesNothing(t *testing.T) {
 	p := startManager(t)
 	ns := namespace(t)
 	populator(t, runs(0))
-	hello(t, ns, "source")
+	hello(t, ns)
 	var all []*corev1.PersistentVolumeClaim
 	for i := range claims {
-		claim := newClaim(ns, fmt.Sprintf("claim-%d", i), simulate.ClassImmediate, "source")
+		claim := newClaim(ns, fmt.Sprintf("claim-%d", i), simulate.ClassImmediate)
 		create(t, claim)
 		all = append(all, claim)
 	}
@@ -97,8 +97,8 @@ func TestManagerKilledInTheMiddle(t *testing.T) {
 	p := startManager(t)
 	ns := namespace(t)
 	populator(t, runs(3*time.Second))
-	hello(t, ns, "source")
-	claim := newClaim(ns, "claim", simulate.ClassImmediate, "source")
+	hello(t, ns)
+	claim := newClaim(ns, "claim", simulate.ClassImmediate)
 	create(t, claim)
 	eventually(t, 15*time.Second, "worker runs", workerRuns(ns))
 	p.kill(t)

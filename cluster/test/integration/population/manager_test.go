@@ -80,7 +80,7 @@ func startManager(t *testing.T, args ...string) *process {
 		if err != nil {
 			return err
 		}
-		defer resp.Body.Close() //nolint:errcheck // nothing is read from it
+		defer resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
 			return fmt.Errorf("readyz: %s", resp.Status)
 		}
@@ -127,7 +127,7 @@ func freeAddress(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // it was only opened to learn its port
+	defer l.Close()
 	return l.Addr().String()
 }
 

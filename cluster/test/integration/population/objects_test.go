@@ -94,22 +94,25 @@ func accept(t *testing.T, p *v1alpha1.Populator) {
 	})
 }
 
-// hello makes a source.
-func hello(t *testing.T, ns, name string) {
+// sourceName is the name of the source of every claim.
+const sourceName = "source"
+
+// hello makes the source.
+func hello(t *testing.T, ns string) {
 	t.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{"fileName": "example.txt", "fileContents": "Hello, world!"},
 	}}
 	u.SetGroupVersionKind(helloKind)
 	u.SetNamespace(ns)
-	u.SetName(name)
+	u.SetName(sourceName)
 	if err := kube.Create(t.Context(), u); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// newClaim is a claim of a Hello source, not created yet.
-func newClaim(ns, name, class, source string) *corev1.PersistentVolumeClaim {
+// newClaim is a claim of the Hello source, not created yet.
+func newClaim(ns, name, class string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -118,7 +121,7 @@ func newClaim(ns, name, class, source string) *corev1.PersistentVolumeClaim {
 			Resources: corev1.VolumeResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Mi")},
 			},
-			DataSourceRef: &corev1.TypedObjectReference{APIGroup: ptr.To(helloKind.Group), Kind: helloKind.Kind, Name: source},
+			DataSourceRef: &corev1.TypedObjectReference{APIGroup: ptr.To(helloKind.Group), Kind: helloKind.Kind, Name: sourceName},
 		},
 	}
 }

@@ -24,8 +24,8 @@ func TestBlockVolumeIsFilled(t *testing.T) {
 	startManager(t)
 	ns := namespace(t)
 	populator(t, runs(0))
-	hello(t, ns, "source")
-	claim := newClaim(ns, "claim", simulate.ClassImmediate, "source")
+	hello(t, ns)
+	claim := newClaim(ns, "claim", simulate.ClassImmediate)
 	claim.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
 	create(t, claim)
 	volume := bound(t, claim, 20*time.Second)
@@ -43,8 +43,8 @@ func TestRestrictedNamespaceAdmitsTheDefaultWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	populator(t, runs(0))
-	hello(t, ns, "source")
-	claim := newClaim(ns, "claim", simulate.ClassImmediate, "source")
+	hello(t, ns)
+	claim := newClaim(ns, "claim", simulate.ClassImmediate)
 	create(t, claim)
 	bound(t, claim, 20*time.Second)
 	clean(t, ns, 5*time.Second)
@@ -54,7 +54,7 @@ func TestQuotaIsToldAndNewRoomIsUsed(t *testing.T) {
 	startManager(t)
 	ns := namespace(t)
 	populator(t, runs(0))
-	hello(t, ns, "source")
+	hello(t, ns)
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "quota"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.MustParse("1")}},
@@ -69,7 +69,7 @@ func TestQuotaIsToldAndNewRoomIsUsed(t *testing.T) {
 		}
 		return nil
 	})
-	claim := newClaim(ns, "claim", simulate.ClassImmediate, "source")
+	claim := newClaim(ns, "claim", simulate.ClassImmediate)
 	create(t, claim)
 	p := waits(t, claim, v1alpha1.ReasonQuotaExceeded, 5*time.Second)
 	if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); !strings.Contains(c.Message, "persistentvolumeclaims=1") {
@@ -92,8 +92,8 @@ func TestFailedWorkerIsToldAndAChangeArmsAgain(t *testing.T) {
 	p := populator(t, map[string]string{
 		simulate.AnnotationRuns: "0s", simulate.AnnotationExitCode: "3", simulate.AnnotationMessage: "the tape is torn",
 	}, func(p *v1alpha1.Populator) { p.Spec.MaxAttempts = 1 })
-	hello(t, ns, "source")
-	claim := newClaim(ns, "claim", simulate.ClassImmediate, "source")
+	hello(t, ns)
+	claim := newClaim(ns, "claim", simulate.ClassImmediate)
 	create(t, claim)
 	got := waits(t, claim, v1alpha1.ReasonWorkerFailed, 20*time.Second)
 	if got.Status.Phase != v1alpha1.PhaseFailed || got.Status.Result == nil || got.Status.Result.ExitCode == nil ||
@@ -120,7 +120,7 @@ func TestForeignVolumeIsGivenBack(t *testing.T) {
 	startManager(t)
 	ns := namespace(t)
 	populator(t, runs(time.Hour))
-	hello(t, ns, "source")
+	hello(t, ns)
 	// Somebody's volume, to which the scheduler will bind the prime.
 	theirs := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "theirs-"},
@@ -136,7 +136,7 @@ func TestForeignVolumeIsGivenBack(t *testing.T) {
 	}
 	create(t, theirs)
 	// The claim itself has no consumer, so Kubernetes does not match it.
-	claim := newClaim(ns, "claim", simulate.ClassWait, "source")
+	claim := newClaim(ns, "claim", simulate.ClassWait)
 	claim.Annotations = map[string]string{v1alpha1.AnnotationPopulate: v1alpha1.PopulateImmediately}
 	create(t, claim)
 	t.Cleanup(func() { gone(t, claim); gone(t, theirs) })
@@ -164,12 +164,12 @@ func TestClaimOfAnOldNameIsFilledAnew(t *testing.T) {
 	startManager(t)
 	ns := namespace(t)
 	populator(t, runs(0))
-	hello(t, ns, "source")
-	first := newClaim(ns, "claim", simulate.ClassImmediate, "source")
+	hello(t, ns)
+	first := newClaim(ns, "claim", simulate.ClassImmediate)
 	create(t, first)
 	bound(t, first, 20*time.Second)
 	gone(t, first)
-	second := newClaim(ns, "claim", simulate.ClassImmediate, "source")
+	second := newClaim(ns, "claim", simulate.ClassImmediate)
 	create(t, second)
 	bound(t, second, 20*time.Second)
 	if p := succeeded(t, second, 5*time.Second); p.Spec.ClaimUID != second.UID {
@@ -183,8 +183,8 @@ func TestSecondReplicaTakesOver(t *testing.T) {
 	startManager(t, "--lease-duration=6s")
 	ns := namespace(t)
 	populator(t, runs(time.Second))
-	hello(t, ns, "source")
-	claim := newClaim(ns, "claim", simulate.ClassImmediate, "source")
+	hello(t, ns)
+	claim := newClaim(ns, "claim", simulate.ClassImmediate)
 	create(t, claim)
 	eventually(t, 15*time.Second, "worker runs", workerRuns(ns))
 	leader.kill(t)
@@ -199,9 +199,9 @@ func TestNamespaceDeletedWithPopulationsInFlight(t *testing.T) {
 	startManager(t)
 	ns := namespace(t)
 	populator(t, runs(time.Hour))
-	hello(t, ns, "source")
+	hello(t, ns)
 	for i := range 5 {
-		create(t, newClaim(ns, fmt.Sprintf("claim-%d", i), simulate.ClassImmediate, "source"))
+		create(t, newClaim(ns, fmt.Sprintf("claim-%d", i), simulate.ClassImmediate))
 	}
 	eventually(t, 15*time.Second, "worker runs", workerRuns(ns))
 	gone(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
@@ -230,10 +230,10 @@ func TestRegistrationsMayBeMissing(t *testing.T) {
 
 	startManager(t)
 	ns := namespace(t)
-	hello(t, ns, "source")
+	hello(t, ns)
 	restore()
 	populator(t, runs(0))
-	claim := newClaim(ns, "claim", simulate.ClassImmediate, "source")
+	claim := newClaim(ns, "claim", simulate.ClassImmediate)
 	create(t, claim)
 	bound(t, claim, 20*time.Second)
 	clean(t, ns, 5*time.Second)
