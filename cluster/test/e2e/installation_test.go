@@ -9,6 +9,9 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/cluster/helm"
@@ -112,11 +115,24 @@ func TestUninstall(t *testing.T) {
 	create(t, pod)
 	prints(t, pod, "kept\n")
 
-	// A claim that nobody fills can still be made and deleted.
+	// The registration kind is the Kubernetes project's: where somebody else
+	// brought it, it stays theirs.
+	const owner = "meta.helm.sh/release-name"
+	kind := &apiextensionsv1.CustomResourceDefinition{}
+	kind.Name = "volumepopulators.populator.storage.k8s.io"
+	theirs := `{"metadata":{"annotations":{"` + owner + `":null},"labels":{"app.kubernetes.io/managed-by":"somebody"}}}`
+	if err := kube.Patch(t.Context(), kind, client.RawPatch(types.MergePatchType, []byte(theirs))); err != nil {
+		t.Fatal(err)
+	}
+
+	// A claim that nobody fills now is filled by the next installation.
 	late := claimFor(ns, "late", immediate, corev1.PersistentVolumeFilesystem, groupHello, "Hello", "src")
 	create(t, late)
 	if _, err := sluice.Install(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if kind, err := get(t.Context(), "", kind.Name, kind); err != nil || kind.Annotations[owner] != "" {
+		t.Errorf("the chart took over somebody's kind: %v (%v)", kind.Annotations, err)
 	}
 	succeeded(t, ns, "late")
 	if p, err := populationOf(t.Context(), ns, "claim"); err != nil || p.Spec.Attempt != 1 || p.Status.Phase != v1alpha1.PhaseSucceeded {
