@@ -78,9 +78,9 @@ func claimOf(namespace, group, kind string) *corev1.PersistentVolumeClaim {
 }
 
 // create creates an object, and deletes it when the test ends.
-func create(t *testing.T, c client.Client, o client.Object, opts ...client.CreateOption) {
+func create(t *testing.T, c client.Client, o client.Object) {
 	t.Helper()
-	if err := c.Create(t.Context(), o, opts...); err != nil {
+	if err := c.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	remove(t, o)
@@ -90,7 +90,7 @@ func create(t *testing.T, c client.Client, o client.Object, opts ...client.Creat
 func remove(t *testing.T, o client.Object) {
 	t.Helper()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer cancel()
 		if err := kube.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
 			t.Error(err)
