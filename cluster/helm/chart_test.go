@@ -111,7 +111,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("replicas = %d, want 2", *d.Spec.Replicas)
 	}
 	manager := d.Spec.Template.Spec.Containers[0]
-	if want := "ghcr.io/sluice-dev/sluice-manager:dev"; manager.Image != want {
+	if want := "images.sluice.dev/sluice-manager:dev"; manager.Image != want {
 		t.Errorf("image = %q, want %q", manager.Image, want)
 	}
 	if manager.ImagePullPolicy != "" {

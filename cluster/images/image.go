@@ -9,9 +9,9 @@ import (
 // as they would use the published images.
 const (
 	// ManagerRef is Sluice's manager: controllers and webhooks.
-	ManagerRef = "ghcr.io/sluice-dev/sluice-manager:dev"
+	ManagerRef = "images.sluice.dev/sluice-manager:dev"
 	// WorkerRef is the worker of the sources that Sluice ships.
-	WorkerRef = "ghcr.io/sluice-dev/sluice-worker:dev"
+	WorkerRef = "images.sluice.dev/sluice-worker:dev"
 	// PauseRef is the sandbox image of the embedded nodes.
 	PauseRef = "cluster.sluice.dev/pause:1"
 	// BusyboxRef is what `image: busybox:latest` in a manifest means.
