@@ -22,6 +22,14 @@ app.kubernetes.io/component: manager
 {{- end -}}
 {{- end }}
 
+{{/* The image of the workers of shipped sources. */}}
+{{- define "sluice.workerImage" -}}
+{{- with .Values.sources.image -}}
+{{- printf "%s:%s" .repository (default $.Chart.AppVersion .tag) -}}
+{{- with .digest }}@{{ . }}{{ end -}}
+{{- end -}}
+{{- end }}
+
 {{/* The user that the manager is to the API server. */}}
 {{- define "sluice.identity" -}}
 system:serviceaccount:{{ .Release.Namespace }}:sluice-manager
