@@ -152,7 +152,7 @@ func (c *Controller) take(o populate.Observed, d populate.Decision, out apply.Ou
 		refused.At, refused.Step = o.Now, populate.Kind(d.Step)
 		c.memory.Refused(o.ClaimUID, refused)
 		o.Refused = refused
-	case !out.Stale && !tells(d.Step):
+	case !tells(d.Step):
 		c.memory.Accepted(o.ClaimUID)
 		o.Refused = populate.Refusal{}
 	}

@@ -139,7 +139,10 @@ func (e *Explorer) managerActions(s *state) []action {
 			}})
 		}
 		if half, ok := halves(d.Step); ok {
-			out = append(out, action{name: "manager: " + name + " is cut short", cost: 1, do: func(s *state) { s.apply(half, uid, false) }})
+			out = append(out, action{name: "manager: " + name + " is cut short", cost: 1, do: func(s *state) {
+				s.apply(half, uid, false)
+				s.refused = populate.Refusal{} // the process that remembered is gone
+			}})
 		}
 		if s.refused.Reason == "" {
 			out = append(out, action{name: "manager: " + name + " is refused", cost: 1, do: func(s *state) { s.refuse(d.Step, uid) }})

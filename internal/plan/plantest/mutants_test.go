@@ -169,6 +169,16 @@ func TestMutants(t *testing.T) {
 				}
 			}),
 		},
+		"AnyRefusalTakenForTheWorkers": {
+			reason:       "That some write was refused does not say that the worker was never made",
+			disturbances: 2,
+			only:         []string{"user deletes worker", "manager: write status"},
+			planner: blind(func(o *populate.Observed) {
+				if o.Refused.Reason != "" {
+					o.Refused.Step = populate.Kind(populate.CreateWorker{})
+				}
+			}),
+		},
 		"StoppedWorkerTrusted": {
 			reason:       "A container that ends with 0 because its Pod was deleted has not finished",
 			disturbances: 1,

@@ -77,7 +77,8 @@ func arrange(data []byte) populate.Observed {
 		}
 	}
 	if d.roll(4) == 0 {
-		o.Refused = populate.Refusal{Reason: pick(d, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonNameTaken), At: now.Add(-time.Duration(d.roll(20)) * time.Second)}
+		o.Refused = populate.Refusal{Reason: pick(d, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonNameTaken), At: now.Add(-time.Duration(d.roll(20)) * time.Second),
+			Step: pick(d, populate.Kind(populate.CreatePrime{}), populate.Kind(populate.CreateWorker{}), populate.Kind(populate.Rebind{}))}
 	}
 	if d.roll(4) != 0 {
 		arrangePopulation(d, &o)

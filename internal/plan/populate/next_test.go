@@ -313,14 +313,14 @@ func TestNextAdmission(t *testing.T) {
 		"QuotaExceeded": {
 			reason: "A refusal is told at once, and the write tried again soon",
 			o: observed(live, population(1), func(o *populate.Observed) {
-				o.Refused = populate.Refusal{Reason: v1alpha1.ReasonQuotaExceeded, Message: "exceeded quota", At: now.Add(-4 * time.Second)}
+				o.Refused = populate.Refusal{Reason: v1alpha1.ReasonQuotaExceeded, Message: "exceeded quota", At: now.Add(-4 * time.Second), Step: populate.Kind(populate.CreatePrime{})}
 			}),
 			want: outline{Step: "status Waiting QuotaExceeded", Event: "Warning QuotaExceeded", Again: 6 * time.Second, Why: populate.WhyRefused},
 		},
 		"QuotaExceededAWhileAgo": {
 			reason: "After ten seconds the refused write is tried again",
 			o: observed(live, population(1), func(o *populate.Observed) {
-				o.Refused = populate.Refusal{Reason: v1alpha1.ReasonQuotaExceeded, At: now.Add(-10 * time.Second)}
+				o.Refused = populate.Refusal{Reason: v1alpha1.ReasonQuotaExceeded, At: now.Add(-10 * time.Second), Step: populate.Kind(populate.CreatePrime{})}
 			}),
 			want: outline{Step: "create prime " + name1, Why: populate.WhyCreatePrime},
 		},

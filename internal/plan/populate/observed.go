@@ -139,6 +139,7 @@ type Refusal struct {
 	Message string
 	At      time.Time
 	// Step is the kind of step that was refused, as Kind names it. A step of
-	// that kind is not taken again for a while.
+	// that kind is not taken again for a while; and that a worker was never made
+	// is believed only if it is this manager's last write that was refused.
 	Step string
 }

@@ -66,7 +66,7 @@ func admitted(v *view) Decision {
 	if d, ok := v.nameTaken(); ok {
 		return d
 	}
-	if d, ok := v.refused(); ok {
+	if d, ok := v.refused(CreatePrime{}); ok {
 		return d
 	}
 	if !v.Live {
@@ -79,7 +79,8 @@ func admitted(v *view) Decision {
 // has another name.
 func (v *view) nameTaken() (Decision, bool) {
 	kind, taken := v.taken(v.n)
-	if !taken && v.Refused.Reason != v1alpha1.ReasonNameTaken {
+	refused := v.Refused.Reason == v1alpha1.ReasonNameTaken && (v.lastRefused(CreatePrime{}) || v.lastRefused(CreateWorker{}))
+	if !taken && !refused {
 		return Decision{}, false
 	}
 	if kind == "" {
@@ -89,10 +90,15 @@ func (v *view) nameTaken() (Decision, bool) {
 		"A %s %q in namespace %q is not of Sluice's making", kind, v.name(), v.namespace)}), true
 }
 
-// refused waits where the API server refused the last write, and tries again
-// after a while.
-func (v *view) refused() (Decision, bool) {
-	if v.Refused.Reason == "" {
+// lastRefused says that the last write was a step of this kind and was refused.
+func (v *view) lastRefused(step Step) bool {
+	return v.Refused.Reason != "" && v.Refused.Step == Kind(step)
+}
+
+// refused waits where the API server refused such a step, and lets it be tried
+// again after a while.
+func (v *view) refused(step Step) (Decision, bool) {
+	if !v.lastRefused(step) {
 		return Decision{}, false
 	}
 	wait := v.Refused.At.Add(refusedAgain).Sub(v.Now)
@@ -105,7 +111,7 @@ func (v *view) refused() (Decision, bool) {
 // heed keeps a step from being taken again right after the API server refused
 // one of its kind: the refusal is told, and the step waits.
 func (v *view) heed(d Decision) Decision {
-	if d.Step == nil || v.Refused.Step != Kind(d.Step) {
+	if d.Step == nil || !v.lastRefused(d.Step) {
 		return d
 	}
 	wait := v.Refused.At.Add(refusedAgain).Sub(v.Now)
@@ -163,9 +169,10 @@ func (v *view) boundToForeign(volume string) ending {
 		"Kubernetes bound prime %q to volume %q, which was not provisioned for it; the volume is given back", v.name(), volume)}
 }
 
-// workerMissing is the case of a recorded worker that is not there: the API
-// server refused it, or it vanished, and then whatever it wrote is not to be
-// trusted nor written over while it may still run.
+// workerMissing is the case of a recorded worker that is not there. Only if this
+// very manager's last write was to create it, and was refused, was it never
+// made. Else it vanished, and whatever it wrote is not to be trusted, nor
+// written over while it may still run.
 func (v *view) workerMissing() Decision {
 	if !v.Live {
 		return Decision{Need: NeedLive, Why: WhyLost}
@@ -173,7 +180,7 @@ func (v *view) workerMissing() Decision {
 	if d, ok := v.nameTaken(); ok {
 		return d
 	}
-	if v.Refused.Reason != "" {
+	if v.lastRefused(CreateWorker{}) {
 		return v.wait(WhyRefused, &obstacle{reason: v.Refused.Reason, message: v.Refused.Message, act: true, again: refusedAgain})
 	}
 	return v.fail(WhyLost, ending{reason: v1alpha1.ReasonVolumeLost, message: fmt.Sprintf("Worker %q vanished", v.name())})

@@ -142,9 +142,16 @@ func TestNextTrouble(t *testing.T) {
 		"WorkerRefused": {
 			reason: "A worker that was refused was never made",
 			o: observed(live, population(1, recorded(1)), prime(primeBound), volume(), rendered, func(o *populate.Observed) {
-				o.Refused = populate.Refusal{Reason: v1alpha1.ReasonPodSecurityRefused, Message: "violates PodSecurity", At: now}
+				o.Refused = populate.Refusal{Reason: v1alpha1.ReasonPodSecurityRefused, Message: "violates PodSecurity", At: now, Step: populate.Kind(populate.CreateWorker{})}
 			}),
 			want: outline{Step: "status Waiting PodSecurityRefused", Event: "Warning PodSecurityRefused", Again: 10 * time.Second, Why: populate.WhyRefused},
+		},
+		"WorkerVanishedAndStatusRefused": {
+			reason: "A refusal of something else says nothing about the worker",
+			o: observed(live, population(1, recorded(1)), prime(primeBound), volume(), rendered, func(o *populate.Observed) {
+				o.Refused = populate.Refusal{Reason: v1alpha1.ReasonRequestRefused, At: now.Add(-time.Minute), Step: populate.Kind(populate.WriteStatus{})}
+			}),
+			want: lost(populate.WhyLost),
 		},
 		"RebindRefused": {
 			reason: "A step that the API server refuses is not repeated at once, and the record stands",

@@ -34,7 +34,7 @@ func (v *view) createWorker(pv *corev1.PersistentVolume) Decision {
 	if d, ok := v.nameTaken(); ok {
 		return d
 	}
-	if d, ok := v.refused(); ok {
+	if d, ok := v.refused(CreateWorker{}); ok {
 		return d
 	}
 	r := v.Rendered
@@ -62,7 +62,7 @@ func (v *view) record(pv *corev1.PersistentVolume) WriteStatus {
 		phase: v1alpha1.PhasePopulating, reason: v1alpha1.ReasonPopulating,
 		message: fmt.Sprintf("Worker %q is being started", v.name()),
 	}
-	if v.Refused.Reason != "" && v.Refused.Reason == v.reason() {
+	if v.lastRefused(CreateWorker{}) && v.Refused.Reason == v.reason() {
 		r.phase, r.reason, r.message = v1alpha1.PhaseWaiting, v.Refused.Reason, v.Refused.Message
 	}
 	r.change = func(st *v1alpha1.PopulationStatus) {
