@@ -3,6 +3,7 @@
 package block
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,11 @@ type Sink struct {
 	opts   Options
 	tally  mover.Tally
 	done   bool
+	// solid says that the device has no holes.
+	solid bool
 }
+
+var zeros [bufferSize]byte
 
 var (
 	_ mover.Sink   = (*Sink)(nil)
@@ -90,9 +95,6 @@ func (s *Sink) Finish(context.Context) (mover.Summary, error) {
 }
 
 func (s *Sink) write(ctx context.Context, e mover.Entry, data io.Reader) error {
-	if _, err := s.device.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("go to the start of the device: %w", err)
-	}
 	v := mover.NewVerified(ctx, e, data)
 	buf := make([]byte, bufferSize)
 	var written int64
@@ -105,7 +107,7 @@ func (s *Sink) write(ctx context.Context, e mover.Entry, data io.Reader) error {
 		if written+int64(n) > s.size {
 			return tooSmall(e, s.size)
 		}
-		if _, err := s.device.Write(buf[:n]); err != nil {
+		if err := s.put(buf[:n], written); err != nil {
 			return fmt.Errorf("write device from %q at byte %d: %w", e.Path, written, err)
 		}
 		written += int64(n)
@@ -120,6 +122,19 @@ func (s *Sink) write(ctx context.Context, e mover.Entry, data io.Reader) error {
 	}
 	s.tally.File(e.Path, v.Size(), v.Digest())
 	return nil
+}
+
+// put writes data at byte at. A buffer of zeros becomes a hole where the device
+// has such; it then reads as zeros, whatever was there.
+func (s *Sink) put(data []byte, at int64) error {
+	if !s.solid && len(data) == bufferSize && bytes.Equal(data, zeros[:]) {
+		if err := zeroOut(s.device, at, bufferSize); err == nil {
+			return nil
+		}
+		s.solid = true // it does not know how; zeros can be written
+	}
+	_, err := s.device.WriteAt(data, at)
+	return err //nolint:wrapcheck // the caller knows the entry
 }
 
 // readBack compares what is on the device with what came in.
