@@ -21,7 +21,7 @@ const (
 
 // Reasons are one word each in the event on the claim, the condition of its
 // Population, the metric label and the docs. Their order is the order of the
-// admission checks (population protocol, section 7).
+// checks before a worker is made; docs/reasons.md explains each.
 const (
 	ReasonUnrecognizedKind        = "UnrecognizedDataSourceKind"
 	ReasonUnsupportedClaim        = "UnsupportedClaim"

@@ -15,13 +15,15 @@ import (
 // digest the tag decides.
 func Sluice(repository, kubeconfig, digest string) Release {
 	name, tag, _ := strings.Cut(images.ManagerRef, ":")
+	worker, workerTag, _ := strings.Cut(images.WorkerRef, ":")
 	return Release{
 		Kubeconfig: kubeconfig,
 		Name:       ReleaseName,
 		Namespace:  Namespace,
 		Chart:      filepath.Join(repository, "charts", "sluice"),
 		Values: map[string]any{
-			"image": map[string]any{"repository": name, "tag": tag, "digest": digest},
+			"image":   map[string]any{"repository": name, "tag": tag, "digest": digest},
+			"sources": map[string]any{"image": map[string]any{"repository": worker, "tag": workerTag}},
 		},
 	}
 }

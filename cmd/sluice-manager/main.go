@@ -61,7 +61,7 @@ func command() *cobra.Command {
 	format, verbosity, webhookPort := "json", 0, 9443
 	cmd := &cobra.Command{
 		Use:           "sluice-manager",
-		Short:         "Fill volumes from any data source, and keep them reachable",
+		Short:         "Fill volumes from any data source",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

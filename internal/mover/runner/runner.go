@@ -100,7 +100,7 @@ func roomFor(r mover.Revision, to mover.Sink) error {
 	}
 	if r.Room > free {
 		return mover.Permanent(worker.ReasonVolumeTooSmall,
-			fmt.Errorf("the source has %d bytes and the volume has room for %d: make the claim larger", r.Room, free))
+			fmt.Errorf("the source has %d bytes and the volume has room for %d: create the claim anew with a larger request", r.Room, free))
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func checkClaim(v *view) *obstacle {
 			message: "The claim asks for no storage class, so no volume can be provisioned for it; create it with a class"}
 	case !slices.ContainsFunc(v.claim.Spec.AccessModes, writable):
 		return &obstacle{reason: v1alpha1.ReasonUnsupportedAccessMode, act: true,
-			message: "The claim has no access mode that allows writing, so it cannot be filled; add ReadWriteOnce"}
+			message: "The claim has no access mode that allows writing, so it cannot be filled; create it anew with ReadWriteOnce"}
 	}
 	return nil
 }
