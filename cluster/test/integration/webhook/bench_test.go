@@ -34,14 +34,19 @@ func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, t
 // warned returns a client and the warnings that it gets.
 func warned(t *testing.T) (client.Client, *warnings) {
 	t.Helper()
-	w := &warnings{}
-	cfg := cluster.RESTConfig()
-	cfg.WarningHandlerWithContext = w
-	c, err := client.New(cfg, client.Options{Scheme: manager.Scheme()})
+	c, w, err := warnedClient()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c, w
+}
+
+func warnedClient() (client.Client, *warnings, error) {
+	w := &warnings{}
+	cfg := cluster.RESTConfig()
+	cfg.WarningHandlerWithContext = w
+	c, err := client.New(cfg, client.Options{Scheme: manager.Scheme()})
+	return c, w, err
 }
 
 // helloPopulator is a Populator of a kind of the given group.

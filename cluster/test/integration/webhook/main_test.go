@@ -78,7 +78,26 @@ func start(ctx context.Context) error {
 	if err := install(ctx, port); err != nil {
 		return err
 	}
-	return run(ctx, port)
+	if err := run(ctx, port); err != nil {
+		return err
+	}
+	return inForce(ctx)
+}
+
+// inForce waits until the API server asks the webhooks: it learns of their
+// certificate a moment after the manager is ready, and lets claims pass until
+// then.
+func inForce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return until(ctx, func() (bool, error) {
+		c, w, err := warnedClient()
+		if err != nil {
+			return false, err
+		}
+		err = c.Create(ctx, claimOf("default", "nobody.example", "Thing"), client.DryRunAll)
+		return len(w.texts) > 0, err
+	})
 }
 
 func install(ctx context.Context, port int) error {
