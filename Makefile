@@ -44,6 +44,12 @@ unit: go ## Unit tests of both modules
 	@tools/gotest unit . $$(tools/packages unit .)
 	@tools/gotest unit-cluster cluster $$(tools/packages unit cluster)
 
+.PHONY: cli
+cli: go ## Build kubectl sluice into .build/bin; with that in the PATH, kubectl finds it
+	@mkdir -p $(BIN)
+	@go build -o $(BIN)/kubectl-sluice ./cmd/kubectl-sluice
+	@echo "cli: .build/bin/kubectl-sluice"
+
 .PHONY: generate
 generate: tools ## Generate code and CRDs from api/
 	@tools/generate $(CONTROLLER_GEN)
