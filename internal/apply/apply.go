@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -131,13 +132,34 @@ func (a *Applier) standing(ctx context.Context, o client.Object, claim types.UID
 		return Outcome{}, fmt.Errorf("get %T %q: %w", o, client.ObjectKeyFromObject(o), err)
 	}
 	out := Outcome{Objects: []client.Object{found}}
-	if _, isPopulation := found.(*v1alpha1.Population); !isPopulation && claimUID(found) != claim {
+	if _, isPopulation := found.(*v1alpha1.Population); isPopulation {
+		return out, nil
+	}
+	problem := ""
+	switch {
+	case claimUID(found) != claim:
+		problem = "was not made for this claim; delete or rename it"
+	case !sameFiles(o, found):
+		problem = "does not hold the files that the worker is to read"
+	}
+	if problem != "" {
 		out.Refused = &populate.Refusal{
 			Reason:  v1alpha1.ReasonNameTaken,
-			Message: fmt.Sprintf("%s %q exists and was not made for this claim; delete or rename it", kindOf(found), found.GetName()),
+			Message: fmt.Sprintf("%s %q exists and %s", kindOf(found), found.GetName(), problem),
 		}
 	}
 	return out, nil
+}
+
+// sameFiles says whether a ConfigMap that stands may serve for the one that was
+// to be created: made for the same population, with the same contents. One of
+// an earlier rendering would fill the volume from what the source was then. It
+// is true of every other kind, which the planner judges.
+func sameFiles(wanted, found client.Object) bool {
+	w, isFiles := wanted.(*corev1.ConfigMap)
+	f, _ := found.(*corev1.ConfigMap) // found has the type of wanted
+	return !isFiles || w.Annotations[v1alpha1.AnnotationNonce] == f.Annotations[v1alpha1.AnnotationNonce] &&
+		equality.Semantic.DeepEqual(w.Data, f.Data) && equality.Semantic.DeepEqual(w.BinaryData, f.BinaryData)
 }
 
 // createWorker writes the record that a worker may exist from now on, then

@@ -203,6 +203,56 @@ func TestNoWorkerWithoutRecordAndFiles(t *testing.T) {
 	}
 }
 
+func TestFilesThatStandMustBeTheWorkers(t *testing.T) {
+	wanted := files(labelled(claimUIDValue))
+	wanted.Annotations = map[string]string{v1alpha1.AnnotationNonce: "12345678"}
+	wanted.BinaryData = map[string][]byte{"greeting": []byte("Hello, world")}
+	cases := map[string]struct {
+		reason string
+		change func(*corev1.ConfigMap)
+		taken  bool
+	}{
+		"the same": {
+			reason: "an earlier create was answered by a timeout and did apply",
+			change: func(*corev1.ConfigMap) {},
+		},
+		"of an earlier rendering": {
+			reason: "the source has changed since, and the worker is recorded as made from the new one",
+			change: func(c *corev1.ConfigMap) { c.BinaryData["greeting"] = []byte("Hello, moon") }, taken: true,
+		},
+		"with a file more": {
+			reason: "the volume of the worker would show it",
+			change: func(c *corev1.ConfigMap) { c.Data = map[string]string{"more": "text"} }, taken: true,
+		},
+		"with another nonce": {
+			reason: "a label can be guessed",
+			change: func(c *corev1.ConfigMap) { c.Annotations = nil }, taken: true,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			standing := wanted.DeepCopy()
+			tc.change(standing)
+			a, c := applier(t, interceptor.Funcs{}, population(), standing)
+			out, err := a.Apply(t.Context(), populate.CreateWorker{
+				Record: populate.WriteStatus{Namespace: "ns", Name: "claim", UID: "pop-uid", ResourceVersion: "7"},
+				Files:  wanted,
+				Worker: pod(labelled(claimUIDValue)),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := out.Refused != nil && out.Refused.Reason == v1alpha1.ReasonNameTaken; got != tc.taken {
+				t.Errorf("%s: refusal is %+v, want the name taken: %t", tc.reason, out.Refused, tc.taken)
+			}
+			err = c.Get(t.Context(), client.ObjectKeyFromObject(wanted), &corev1.Pod{})
+			if got := err == nil; got == tc.taken {
+				t.Errorf("%s: the worker was made: %t (%v)", tc.reason, got, err)
+			}
+		})
+	}
+}
+
 func TestFieldOwner(t *testing.T) {
 	var got string
 	a, _ := applier(t, interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, _ client.Object, opts ...client.CreateOption) error {
