@@ -56,11 +56,13 @@ func (w *waker) temporary(ctx context.Context, o client.Object) []observe.Key {
 	if uid == "" {
 		return nil
 	}
-	if namespace, name, ok := strings.Cut(o.GetAnnotations()[v1alpha1.AnnotationClaim], "/"); ok {
-		return []observe.Key{{Namespace: namespace, Name: name, UID: uid}}
-	}
+	// Anybody who may edit the object can annotate it, so that a claim is gone is
+	// not believed of one that is known.
 	if keys := w.byUID(ctx, uid); len(keys) > 0 {
 		return keys
+	}
+	if namespace, name, ok := strings.Cut(o.GetAnnotations()[v1alpha1.AnnotationClaim], "/"); ok {
+		return []observe.Key{{Namespace: namespace, Name: name, UID: uid}}
 	}
 	return []observe.Key{{Namespace: o.GetNamespace(), UID: uid}}
 }

@@ -1,6 +1,7 @@
 package populate
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
@@ -115,12 +116,18 @@ const (
 	own
 )
 
-// kin judges an object that stands for a prime or a worker, and returns the
-// attempt that it belongs to.
-func kin(o metav1.Object, claim types.UID, role, nonce string) (kinship, int32) {
+// attemptReach is how far beyond the record's attempt a temporary's may be: as
+// many as a record deleted in flight can have had. A label may claim anything,
+// and the next attempt is numbered beyond all that are believed.
+const attemptReach = 1 << 20
+
+// kin judges an object that stands for a prime or a worker of a claim whose
+// record is at an attempt, and returns the attempt that it belongs to.
+func kin(o metav1.Object, claim types.UID, role, nonce string, attempt int32) (kinship, int32) {
 	l := o.GetLabels()
 	n, err := strconv.ParseInt(l[v1alpha1.LabelAttempt], 10, 32)
-	if err != nil || n < 1 || l[v1alpha1.LabelClaimUID] != string(claim) || l[v1alpha1.LabelRole] != role ||
+	last := min(int64(attempt)+attemptReach, math.MaxInt32-1)
+	if err != nil || n < 1 || n > last || l[v1alpha1.LabelClaimUID] != string(claim) || l[v1alpha1.LabelRole] != role ||
 		o.GetName() != TemporaryName(claim, int32(n)) {
 		return foreign, 0
 	}

@@ -1,6 +1,7 @@
 package populate_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -55,6 +56,27 @@ func TestNextTrouble(t *testing.T) {
 				p.DeletionTimestamp = ptr.To(at(2 * time.Minute))
 			})),
 			want: outline{Step: "create Population at 2", Why: populate.WhyCreatePopulation},
+		},
+		"PrimeOfAnotherNamespace": {
+			reason: "What bears the claim's UID in somebody else's namespace is not of this claim",
+			o: observed(live, population(1), prime(func(p *corev1.PersistentVolumeClaim) {
+				p.Namespace, p.OwnerReferences = "other", nil
+			})),
+			want: outline{Step: "create prime " + name1, Why: populate.WhyCreatePrime},
+		},
+		"ClaimGoneWorkerOfAnotherNamespace": {
+			reason: "Nothing outside the claim's namespace is swept",
+			o: observed(live, worker(func(w *corev1.Pod) { w.Namespace = "other" }), func(o *populate.Observed) {
+				o.Claim = nil
+			}),
+			want: outline{Why: populate.WhyGone},
+		},
+		"AttemptBeyondReach": {
+			reason: "A number that only a forger writes does not count",
+			o: observed(live, prime(func(p *corev1.PersistentVolumeClaim) {
+				p.Labels[v1alpha1.LabelAttempt], p.Name = "2147483647", populate.TemporaryName(uid, math.MaxInt32)
+			})),
+			want: outline{Step: "create Population at 1", Why: populate.WhyCreatePopulation},
 		},
 		"NameTaken": {
 			reason: "What is not ours is neither adopted nor deleted; the next attempt has another name",

@@ -1,6 +1,7 @@
 package populate
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,14 +51,18 @@ func look(o Observed) *view {
 	}
 	v.namespace = TemporaryNamespace(placement, types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
 
+	// Labels can be written in any namespace by anybody who may write there.
+	v.Primes = within(v.namespace, o.Primes, func(p *corev1.PersistentVolumeClaim) string { return p.Namespace })
+	v.Workers = within(v.namespace, o.Workers, func(w *corev1.Pod) string { return w.Namespace })
+
 	nonce := ""
 	if v.pop != nil {
 		nonce = v.pop.Spec.Nonce
 	}
 	v.highest = v.n
-	for i := range o.Primes {
-		p := &o.Primes[i]
-		k, n := kin(p, o.ClaimUID, v1alpha1.RolePrime, nonce)
+	for i := range v.Primes {
+		p := &v.Primes[i]
+		k, n := kin(p, o.ClaimUID, v1alpha1.RolePrime, nonce, v.n)
 		v.highest = max(v.highest, n)
 		switch {
 		case k == own && n == v.n:
@@ -66,9 +71,9 @@ func look(o Observed) *view {
 			v.otherPrimes = append(v.otherPrimes, p)
 		}
 	}
-	for i := range o.Workers {
-		w := &o.Workers[i]
-		k, n := kin(w, o.ClaimUID, v1alpha1.RoleWorker, nonce)
+	for i := range v.Workers {
+		w := &v.Workers[i]
+		k, n := kin(w, o.ClaimUID, v1alpha1.RoleWorker, nonce, v.n)
 		v.highest = max(v.highest, n)
 		switch {
 		case k == own && n == v.n:
@@ -80,6 +85,16 @@ func look(o Observed) *view {
 	return v
 }
 
+// within returns the objects of one namespace. The list itself is not changed,
+// and not copied where there is nothing to leave out.
+func within[T any](namespace string, objects []T, of func(*T) string) []T {
+	elsewhere := func(o T) bool { return of(&o) != namespace }
+	if !slices.ContainsFunc(objects, elsewhere) {
+		return objects
+	}
+	return slices.DeleteFunc(slices.Clone(objects), elsewhere)
+}
+
 // name is the name of the temporaries of attempt n.
 func (v *view) name() string { return TemporaryName(v.ClaimUID, v.n) }
 
@@ -88,12 +103,12 @@ func (v *view) name() string { return TemporaryName(v.ClaimUID, v.n) }
 func (v *view) taken(attempt int32) (kind string, ok bool) {
 	name := TemporaryName(v.ClaimUID, attempt)
 	for i := range v.Primes {
-		if k, _ := kin(&v.Primes[i], v.ClaimUID, v1alpha1.RolePrime, ""); k == foreign && v.Primes[i].Name == name {
+		if k, _ := kin(&v.Primes[i], v.ClaimUID, v1alpha1.RolePrime, "", v.n); k == foreign && v.Primes[i].Name == name {
 			return "PersistentVolumeClaim", true
 		}
 	}
 	for i := range v.Workers {
-		if k, _ := kin(&v.Workers[i], v.ClaimUID, v1alpha1.RoleWorker, ""); k == foreign && v.Workers[i].Name == name {
+		if k, _ := kin(&v.Workers[i], v.ClaimUID, v1alpha1.RoleWorker, "", v.n); k == foreign && v.Workers[i].Name == name {
 			return "Pod", true
 		}
 	}
