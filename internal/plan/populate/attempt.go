@@ -82,9 +82,15 @@ func (v *view) fail(why string, e ending) Decision {
 			message = fmt.Sprintf("Attempt %d failed for good, change the source or its populator for another: %s", v.n, e.message)
 		}
 	}
+	recorded := v.recorded()
 	return v.say(why, 0, report{
 		phase: phase, reason: e.reason, message: message, event: warning, keepSource: true,
 		change: func(st *v1alpha1.PopulationStatus) {
+			if !recorded {
+				// No worker read the source as it was taken down, if it was at
+				// all: what this attempt saw is what a change is measured by.
+				v.source(st)
+			}
 			st.Result, st.Prime, st.Progress = &r, nil, nil
 			st.VolumeName, st.VolumeUID, st.NodeName = "", "", e.node
 		},

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -241,5 +242,55 @@ func TestBackOffDoublesAndIsSpread(t *testing.T) {
 		if again := populate.Next(o).RequeueAfter; again != d.RequeueAfter {
 			t.Errorf("after %d failures: got %s, then %s", failures, d.RequeueAfter, again)
 		}
+	}
+}
+
+func TestFailureBeforeTheWorkerTakesDownItsSource(t *testing.T) {
+	of := func(source types.UID) func(*v1alpha1.PopulationStatus) {
+		return func(st *v1alpha1.PopulationStatus) {
+			st.Source = &v1alpha1.SourceRevision{Group: "hello.k8s.io", Kind: "Hello", Name: "example", UID: source, Generation: 7}
+		}
+	}
+	cases := map[string]struct {
+		reason   string
+		failures int32
+		changes  []func(*populate.Observed)
+		want     types.UID
+		why      string
+	}{
+		"Repeated": {
+			reason:   "A source that was re-created before an attempt gives no reason to do without a back-off after it",
+			failures: 1, changes: []func(*populate.Observed){population(1, of("before")), prime(primeBound), volume(matched)},
+			want: "source", why: populate.WhyBackOff,
+		},
+		"Last": {
+			reason:   "Nor to go on beyond the last attempt",
+			failures: 3, changes: []func(*populate.Observed){population(1, of("before"), failed(0, v1alpha1.ReasonVolumeLost, time.Minute), func(st *v1alpha1.PopulationStatus) {
+				st.Result.Failures = 2
+			}), prime(primeBound), volume(matched)},
+			want: "source", why: populate.WhyFailed,
+		},
+		"Recorded": {
+			reason:   "A source that was re-created while a worker read the one before is a reason to try again",
+			failures: 1, changes: []func(*populate.Observed){population(1, of("before"), recorded(1)), prime(primeBound), volume(), worker(workerEnded(1, "no"))},
+			want: "before", why: populate.WhyNextAttempt,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := observed(append(tc.changes, live)...)
+			step, ok := populate.Next(o).Step.(populate.WriteStatus)
+			if !ok || step.Status.Result == nil || step.Status.Source == nil {
+				t.Fatalf("%s: want a result and its source, got %+v", tc.reason, populate.Next(o))
+			}
+			if r := step.Status.Result; r.Failures != tc.failures || step.Status.Source.UID != tc.want {
+				t.Errorf("%s: got failure %d of source %q, want %d of %q", tc.reason, r.Failures, step.Status.Source.UID, tc.failures, tc.want)
+			}
+			o.Population.Status = step.Status
+			o.Primes, o.Workers, o.Volumes = nil, nil, nil
+			if d := populate.Next(o); d.Why != tc.why {
+				t.Errorf("%s: then got %+v, want %q", tc.reason, d, tc.why)
+			}
+		})
 	}
 }
