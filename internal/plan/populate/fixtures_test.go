@@ -229,3 +229,10 @@ func rendered(o *populate.Observed) {
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.WorkerContainer, Image: "busybox"}}},
 	}}
 }
+
+// notRendered says that there is no worker to be had, and why.
+func notRendered(reason string) func(*populate.Observed) {
+	return func(o *populate.Observed) {
+		o.Rendered = &populate.Rendered{Attempt: 1, Reason: reason, Message: "no worker"}
+	}
+}

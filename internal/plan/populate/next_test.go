@@ -133,6 +133,31 @@ func TestNextHappyPath(t *testing.T) {
 			o:      observed(population(1), prime(primeBound), volume()),
 			want:   outline{Need: populate.NeedRender, Why: populate.WhyCreateWorker},
 		},
+		"SourceGoneAtRendering": {
+			reason: "A source that went away may come back",
+			o:      observed(live, population(1), prime(primeBound), volume(), notRendered(v1alpha1.ReasonSourceNotFound)),
+			want:   outline{Step: "status Waiting SourceNotFound", Event: "Normal SourceNotFound", Again: 30 * time.Second, Why: populate.WhyWaiting},
+		},
+		"SourceUnreadableAtRendering": {
+			reason: "A kind that cannot be read may be readable again",
+			o:      observed(live, population(1), prime(primeBound), volume(), notRendered(v1alpha1.ReasonSourceKindNotReadable)),
+			want:   outline{Step: "status Waiting SourceKindNotReadable", Event: "Warning SourceKindNotReadable", Again: 30 * time.Second, Why: populate.WhyWaiting},
+		},
+		"GrantGoneAtRendering": {
+			reason: "A grant may be given again",
+			o:      observed(live, population(1), prime(primeBound), volume(), notRendered(v1alpha1.ReasonNotGranted)),
+			want:   outline{Step: "status Waiting GrantRevoked", Event: "Warning GrantRevoked", Again: 30 * time.Second, Why: populate.WhyWaiting},
+		},
+		"SourceInvalidAtRendering": {
+			reason: "A source can be mended",
+			o:      observed(live, population(1), prime(primeBound), volume(), notRendered(v1alpha1.ReasonInvalidSource)),
+			want:   outline{Step: "status Waiting InvalidSource", Event: "Warning InvalidSource", Again: 30 * time.Second, Why: populate.WhyWaiting},
+		},
+		"TemplateFailed": {
+			reason: "A template that cannot be evaluated ends the attempt for good",
+			o:      observed(live, population(1), prime(primeBound), volume(), notRendered(v1alpha1.ReasonTemplateInvalid)),
+			want:   outline{Step: "status Failed TemplateInvalid", Event: "Warning TemplateInvalid", Why: populate.WhyTemplate},
+		},
 		"PrimeBound": {
 			reason: "The worker is created after its record",
 			o:      observed(population(1), prime(primeBound), volume(), rendered),

@@ -121,7 +121,8 @@ type Rendered struct {
 	// Files is the ConfigMap data for file contents too large for a Pod; empty
 	// when there are none.
 	Files map[string][]byte
-	// Reason and Message say why there is no Pod: one of the Template… reasons.
+	// Reason and Message say why there is no Pod: one of the Template… reasons,
+	// or what became of the source since it was observed.
 	Reason, Message string
 }
 

@@ -42,17 +42,33 @@ func (v *view) createWorker(pv *corev1.PersistentVolume) Decision {
 	case r == nil || r.Attempt != v.n:
 		return Decision{Need: NeedRender, Why: WhyCreateWorker}
 	case r.Reason != "" || r.Pod == nil:
-		e := ending{reason: r.Reason, message: clean(r.Message), permanent: true}
-		if e.reason == "" {
-			e.reason = v1alpha1.ReasonTemplateFailed
-		}
-		return v.fail(WhyTemplate, e)
+		return v.notRendered()
 	}
 	step := CreateWorker{Record: v.record(pv), Worker: v.newWorker(pv)}
 	if len(r.Files) > 0 {
 		step.Files = v.newFiles()
 	}
 	return Decision{Step: step, Why: WhyCreateWorker}
+}
+
+// notRendered is what becomes of an attempt whose worker could not be rendered.
+// A template fails for good, until it or the source is changed; a source that
+// went away, or must not be read any more, may come back and is waited for.
+func (v *view) notRendered() Decision {
+	reason, message := v.Rendered.Reason, clean(v.Rendered.Message)
+	switch reason {
+	case v1alpha1.ReasonNotGranted:
+		reason = v1alpha1.ReasonGrantRevoked
+		fallthrough
+	case v1alpha1.ReasonSourceNotFound, v1alpha1.ReasonSourceKindNotReadable, v1alpha1.ReasonInvalidSource:
+		// The caches, which raise no obstacle, have yet to see it.
+		return v.wait(WhyWaiting, &obstacle{
+			reason: reason, message: message, again: recheck, act: reason != v1alpha1.ReasonSourceNotFound,
+		})
+	case "":
+		reason = v1alpha1.ReasonTemplateFailed
+	}
+	return v.fail(WhyTemplate, ending{reason: reason, message: message, permanent: true})
 }
 
 // record is the status that says that a worker of attempt n may exist from now
