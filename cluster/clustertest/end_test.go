@@ -210,6 +210,15 @@ func TestStarterKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = starter.Wait() // killed, as asked
+	known, err := lifecycle.List(filepath.Dir(layoutOf(t, name).Dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range known {
+		if k.Name == name && k.Attached {
+			t.Error("the cluster is said to belong to a running process, so `down` would leave it alone")
+		}
+	}
 	eventually(t, 30*time.Second, func(context.Context) error {
 		first, running, err := residue.FindInit(layoutOf(t, name).Dir)
 		if err != nil {

@@ -1,10 +1,12 @@
 package config
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -15,6 +17,37 @@ type Run struct {
 	Network Network `json:"network"`
 	// Detached lets the cluster outlive the process that started it.
 	Detached bool `json:"detached,omitempty"`
+	// Starter is the process that started the cluster.
+	Starter Process `json:"starter,omitzero"`
+}
+
+// Process names one process of this machine for as long as the machine runs:
+// process numbers are used again, but not with the same start.
+type Process struct {
+	PID int `json:"pid,omitempty"`
+	// Start is when it began, in clock ticks since boot (proc_pid_stat(5)).
+	Start string `json:"start,omitempty"`
+}
+
+// ProcessOf names the process that has a number now.
+func ProcessOf(pid int) (Process, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return Process{}, fmt.Errorf("look at process %d: %w", pid, err)
+	}
+	// The second field is a name in brackets that may hold anything; the start
+	// is the twentieth after it.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 20 {
+		return Process{}, fmt.Errorf("look at process %d: its state has %d fields", pid, len(fields))
+	}
+	return Process{PID: pid, Start: fields[19]}, nil
+}
+
+// Runs says whether the process still runs.
+func (p Process) Runs() bool {
+	now, err := ProcessOf(p.PID)
+	return err == nil && now == p
 }
 
 // Phase says how far a run is.

@@ -54,7 +54,7 @@ func List(root string) ([]Known, error) {
 		// neither; what is there is shown.
 		k.Status, _ = config.Load[config.Status](k.Layout.Status())
 		run, err := config.Load[config.Run](k.Layout.Config())
-		k.Attached = k.Running && (err != nil || !run.Detached)
+		k.Attached = k.Running && (err != nil || !run.Detached && run.Starter.Runs())
 		known = append(known, k)
 	}
 	return known, nil

@@ -96,6 +96,10 @@ func start(cfg config.Config, opts Options) (*Run, error) {
 		return nil, fmt.Errorf("%d programs are missing in %s, %s among them: build them with `make prerequisites`",
 			len(missing), cfg.BinDir, missing[0])
 	}
+	starter, err := config.ProcessOf(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
 	if err := makeState(cfg); err != nil {
 		return nil, err
 	}
@@ -109,7 +113,7 @@ func start(cfg config.Config, opts Options) (*Run, error) {
 		return nil, errors.Join(err, os.RemoveAll(layout.Dir))
 	}
 	r := &Run{
-		run:      config.Run{Config: cfg, Detached: opts.Detached},
+		run:      config.Run{Config: cfg, Detached: opts.Detached, Starter: starter},
 		process:  p,
 		ready:    make(chan struct{}),
 		done:     make(chan struct{}),
