@@ -116,6 +116,8 @@ func (a *Applier) create(ctx context.Context, o client.Object, claim types.UID) 
 		return a.standing(ctx, o, claim)
 	case apierrors.IsNotFound(err): // the namespace, or what the object belongs to, is gone
 		return Outcome{Stale: true}, nil
+	case turnedAway(err):
+		return refusal(v1alpha1.ReasonRequestRefused, err), nil
 	}
 	return refusedOr(err, "create", o)
 }

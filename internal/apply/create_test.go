@@ -101,9 +101,14 @@ func TestRefusalsAreToldFromErrors(t *testing.T) {
 		},
 		"namespace is going":   {err: terminating, wantStale: true},
 		"namespace is gone":    {err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "ns"), wantStale: true},
-		"server is overloaded": {err: apierrors.NewTooManyRequests("later", 1), wantErr: true},
-		"timeout":              {err: apierrors.NewTimeoutError("slow", 1), wantErr: true},
-		"no answer":            {err: errors.New("connection lost"), wantErr: true},
+		"server is overloaded": {err: apierrors.NewTooManyRequests("later", 1), wantReason: v1alpha1.ReasonRequestRefused},
+		"webhook out of reach": {
+			err:        apierrors.NewInternalError(errors.New(`failed calling webhook "pods.example.org": connection refused`)),
+			wantReason: v1alpha1.ReasonRequestRefused,
+		},
+		"server in trouble": {err: apierrors.NewInternalError(errors.New("etcdserver: leader changed")), wantErr: true},
+		"timeout":           {err: apierrors.NewTimeoutError("slow", 1), wantErr: true},
+		"no answer":         {err: errors.New("connection lost"), wantErr: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -128,6 +133,17 @@ func TestRefusalsAreToldFromErrors(t *testing.T) {
 				t.Errorf("refused for %q, want %q", got, tc.wantReason)
 			}
 		})
+	}
+}
+
+func TestOverloadIsNoRefusalOfAChange(t *testing.T) {
+	overloaded := apierrors.NewTooManyRequests("later", 1)
+	a, _ := applier(t, interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+		return overloaded
+	}}, population())
+	out, err := a.Apply(t.Context(), populate.Allocate{Namespace: "ns", Name: "claim", UID: "pop-uid", ResourceVersion: "7", To: 2})
+	if !errors.Is(err, overloaded) || out.Refused != nil {
+		t.Errorf("outcome is %+v, %v; want an error, so that an earlier refusal stays known", out, err)
 	}
 }
 

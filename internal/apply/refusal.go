@@ -26,9 +26,23 @@ func refusedOr(err error, verb string, o client.Object) (Outcome, error) {
 		return Outcome{Stale: true}, nil
 	}
 	if reason := refusalReason(err); reason != "" {
-		return Outcome{Refused: &populate.Refusal{Reason: reason, Message: truncate(message(err))}}, nil
+		return refusal(reason, err), nil
 	}
 	return Outcome{}, fmt.Errorf("%s %s %q: %w", verb, kindOf(o), client.ObjectKeyFromObject(o), err)
+}
+
+func refusal(reason string, err error) Outcome {
+	return Outcome{Refused: &populate.Refusal{Reason: reason, Message: truncate(message(err))}}
+}
+
+// turnedAway says that a request ended before anything was stored, though not
+// for anything that is wrong with it: the API server has too much to do, or
+// cannot reach an admission webhook. A create must know, since one in doubt
+// costs an attempt; every other write is tried again like after any error,
+// which also keeps it from hiding what was refused before.
+func turnedAway(err error) bool {
+	return apierrors.IsTooManyRequests(err) ||
+		apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
 }
 
 // refusalReason classifies an answer of the API server; empty means an error

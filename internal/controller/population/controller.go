@@ -88,7 +88,7 @@ func (c *Controller) Reconcile(ctx context.Context, key observe.Key) (ctrl.Resul
 		}
 		out, err := c.applier.Apply(ctx, d.Step)
 		was := phase(o)
-		o = c.take(o, d, out)
+		o = c.take(o, d, out, err)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
@@ -135,8 +135,9 @@ func (c *Controller) decide(ctx context.Context, o populate.Observed) (populate.
 
 // take puts what a step brought about into the observation, so that the next
 // step is decided on it, and into the memory, so that a reconcile that runs
-// before the caches have it does not repeat the step.
-func (c *Controller) take(o populate.Observed, d populate.Decision, out apply.Outcome) populate.Observed {
+// before the caches have it does not repeat the step. A step that ended in an
+// error was not accepted: what was refused before stays refused.
+func (c *Controller) take(o populate.Observed, d populate.Decision, out apply.Outcome, err error) populate.Observed {
 	o.Now = c.now()
 	for _, written := range out.Objects {
 		c.memory.Wrote(o.ClaimUID, written)
@@ -152,6 +153,7 @@ func (c *Controller) take(o populate.Observed, d populate.Decision, out apply.Ou
 		refused.At, refused.Step = o.Now, populate.Kind(d.Step)
 		c.memory.Refused(o.ClaimUID, refused)
 		o.Refused = refused
+	case err != nil && !workerInDoubt(d.Step, out):
 	case !tells(d.Step):
 		c.memory.Accepted(o.ClaimUID)
 		o.Refused = populate.Refusal{}
@@ -164,6 +166,14 @@ func (c *Controller) take(o populate.Observed, d populate.Decision, out apply.Ou
 func tells(s populate.Step) bool {
 	_, ok := s.(populate.WriteStatus)
 	return ok
+}
+
+// workerInDoubt says of a step that ended in an error that a worker may exist
+// by now: its record was written, so that its create may have been sent. An
+// earlier refusal is no proof any more that there never was one.
+func workerInDoubt(s populate.Step, out apply.Outcome) bool {
+	_, ok := s.(populate.CreateWorker)
+	return ok && len(out.Objects) > 0
 }
 
 // done logs, counts and tells a step that was taken.

@@ -184,6 +184,42 @@ func TestRefusalReachesThePlanner(t *testing.T) {
 	}
 }
 
+func TestRefusalOutlastsAnError(t *testing.T) {
+	createWorker := populate.CreateWorker{Worker: &corev1.Pod{}}
+	cases := map[string]struct {
+		reason string
+		step   populate.Step
+		out    apply.Outcome
+		want   int
+	}{
+		"another step": {
+			reason: "it says nothing about the worker",
+			step:   populate.SetFinalizer{}, want: 1,
+		},
+		"the worker's record": {
+			reason: "without its record, the worker was not asked for",
+			step:   createWorker, want: 1,
+		},
+		"the worker": {
+			reason: "it may exist: that it was refused before must not pass for a proof that it never did",
+			step:   createWorker, out: apply.Outcome{Objects: []client.Object{population("2")}}, want: 0,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := &script{decisions: []populate.Decision{{Step: tc.step}}, outcomes: []apply.Outcome{tc.out}, applyErr: errLost}
+			c, memory := s.controller()
+			memory.Refused("u", populate.Refusal{Reason: "QuotaExceeded", Step: populate.Kind(createWorker)})
+			if _, err := c.Reconcile(t.Context(), key); !errors.Is(err, errLost) {
+				t.Errorf("error is %v, want the writer's", err)
+			}
+			if got := len(memory.RefusedClaims()); got != tc.want {
+				t.Errorf("%s: %d refusals are remembered, want %d", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
 func TestWhatWasWrittenBesideAnErrorIsKept(t *testing.T) {
 	s := &script{
 		decisions: []populate.Decision{{Step: populate.CreateWorker{Worker: &corev1.Pod{}}}},
