@@ -49,14 +49,19 @@ func (ob *Observer) live(ctx context.Context, o populate.Observed) (populate.Obs
 		population = later(ctx, &reads, ob.Live, key, &v1alpha1.Population{})
 	}
 
+	temporaries := map[types.NamespacedName]bool{}
 	var primes []*one[*corev1.PersistentVolumeClaim]
-	for _, k := range temporaryKeys(&o, pointers(o.Primes)) {
-		primes = append(primes, later(ctx, &reads, ob.Live, k, &corev1.PersistentVolumeClaim{}))
-	}
 	var workers []*one[*corev1.Pod]
-	for _, k := range temporaryKeys(&o, pointers(o.Workers)) {
-		workers = append(workers, later(ctx, &reads, ob.Live, k, &corev1.Pod{}))
+	askTemporaries := func() {
+		for _, k := range temporaryKeys(&o) {
+			if !temporaries[k] {
+				temporaries[k] = true
+				primes = append(primes, later(ctx, &reads, ob.Live, k, &corev1.PersistentVolumeClaim{}))
+				workers = append(workers, later(ctx, &reads, ob.Live, k, &corev1.Pod{}))
+			}
+		}
 	}
+	askTemporaries()
 	asked := map[string]bool{}
 	var volumes []*one[*corev1.PersistentVolume]
 	ask := func(names []string) {
@@ -75,6 +80,11 @@ func (ob *Observer) live(ctx context.Context, o populate.Observed) (populate.Obs
 	}
 
 	o.Claim, o.Population = claim.object, population.object
+	// The live record may be of a later attempt than the cached one.
+	askTemporaries()
+	if err := reads.wait(); err != nil {
+		return o, err
+	}
 	o.Primes, o.Workers = found[corev1.PersistentVolumeClaim](primes), found[corev1.Pod](workers)
 	// The live objects may name volumes that the caches did not.
 	ask(volumeNames(&o))
@@ -159,16 +169,16 @@ func primeVolume(o *populate.Observed) *corev1.PersistentVolume {
 }
 
 // temporaryKeys are the keys of the temporaries that were seen, and of the
-// running attempt's in the claim's namespace.
-func temporaryKeys(o *populate.Observed, seen []client.Object) []types.NamespacedName {
+// running attempt's in the claim's namespace. An attempt's prime and its worker
+// bear the same name.
+func temporaryKeys(o *populate.Observed) []types.NamespacedName {
 	var keys []types.NamespacedName
-	for _, s := range seen {
-		keys = append(keys, client.ObjectKeyFromObject(s))
+	for _, seen := range append(pointers(o.Primes), pointers(o.Workers)...) {
+		keys = append(keys, client.ObjectKeyFromObject(seen))
 	}
 	if o.Population != nil && o.Population.Spec.ClaimUID == o.ClaimUID && o.Population.Spec.Attempt > 0 {
-		if name := populate.TemporaryName(o.ClaimUID, o.Population.Spec.Attempt); !hasName(seen, o.Namespace, name) {
-			keys = append(keys, types.NamespacedName{Namespace: o.Namespace, Name: name})
-		}
+		name := populate.TemporaryName(o.ClaimUID, o.Population.Spec.Attempt)
+		keys = append(keys, types.NamespacedName{Namespace: o.Namespace, Name: name})
 	}
 	return keys
 }
