@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/api/volumepopulator/v1beta1"
 	"github.com/sluice-dev/sluice/internal/cli"
 )
 
@@ -319,6 +320,11 @@ func TestExplain(t *testing.T) {
 			reason: "nobody serves the kind",
 			code:   cli.ExitAct,
 			world:  newWorld(),
+		},
+		"served-elsewhere": {
+			reason: "another controller registered the kind",
+			world: newWorld().with(&v1beta1.VolumePopulator{ObjectMeta: metav1.ObjectMeta{Name: "theirs"},
+				SourceKind: metav1.GroupKind{Group: "sluice.dev", Kind: "InlineSource"}}),
 		},
 		"unaccepted": {
 			reason: "a Populator with a mistake says which",

@@ -16,8 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/api/volumepopulator/v1beta1"
 	"github.com/sluice-dev/sluice/internal/cli"
 	"github.com/sluice-dev/sluice/internal/plan/populate"
+	"github.com/sluice-dev/sluice/internal/registration"
 )
 
 // eventsOfAttempts is of how many attempts, counted from the last, the events
@@ -32,6 +34,9 @@ type Facts struct {
 	Population *v1alpha1.Population
 	// Populator is the one that serves the kind of the source, or would.
 	Populator *v1alpha1.Populator
+	// Elsewhere is the VolumePopulator by which another controller has
+	// registered the kind, where no Populator is for it.
+	Elsewhere string
 	// NoSluice says that the cluster does not know Sluice's kinds.
 	NoSluice bool
 	// Ignored says that the claim's namespace is labelled to be left alone.
@@ -125,18 +130,30 @@ func (g *gatherer) populator(ctx context.Context) error {
 	if err != nil || ref == nil {
 		return g.note(err, "list", "populators.sluice.dev", "")
 	}
-	var found *v1alpha1.Populator
+	candidates := registration.Of(list.Items, kindOf(ref))
+	if len(candidates) == 0 {
+		return g.registered(ctx, kindOf(ref))
+	}
+	g.f.Populator = candidates[0]
+	if i := slices.IndexFunc(candidates, registration.Accepted); i > 0 {
+		g.f.Populator = candidates[i]
+	}
+	return nil
+}
+
+// registered looks whether another controller has registered a kind that no
+// Populator is for.
+func (g *gatherer) registered(ctx context.Context, kind schema.GroupKind) error {
+	list := &v1beta1.VolumePopulatorList{}
+	if err := g.from.List(ctx, list); err != nil {
+		return g.note(err, "list", "volumepopulators.populator.storage.k8s.io", "")
+	}
 	for i := range list.Items {
 		p := &list.Items[i]
-		if p.Spec.SourceKind.Group != ptr.Deref(ref.APIGroup, "") || p.Spec.SourceKind.Kind != ref.Kind {
-			continue
-		}
-		older := found != nil && p.CreationTimestamp.Before(&found.CreationTimestamp)
-		if found == nil || accepted(p) && !accepted(found) || older && accepted(p) == accepted(found) {
-			found = p
+		if p.SourceKind.Group == kind.Group && p.SourceKind.Kind == kind.Kind && !registration.Ours(p) {
+			g.f.Elsewhere = p.Name
 		}
 	}
-	g.f.Populator = found
 	return nil
 }
 
@@ -149,7 +166,7 @@ func (g *gatherer) source(ctx context.Context) error {
 	}
 	s := &g.f.Source
 	s.Namespace = sourceNamespace(g.f.Claim)
-	kind := schema.GroupKind{Group: ptr.Deref(ref.APIGroup, ""), Kind: ref.Kind}
+	kind := kindOf(ref)
 	mapping, err := g.from.RESTMapper().RESTMapping(kind)
 	if err != nil {
 		// Without the kind there is no source.
@@ -162,6 +179,10 @@ func (g *gatherer) source(ctx context.Context) error {
 	s.Found, s.Readable = err == nil, err == nil || cli.Absent(err)
 	s.UID, s.Generation = o.GetUID(), o.GetGeneration()
 	return g.note(err, "get", mapping.Resource.GroupResource().String(), s.Namespace)
+}
+
+func kindOf(ref *corev1.TypedObjectReference) schema.GroupKind {
+	return schema.GroupKind{Group: ptr.Deref(ref.APIGroup, ""), Kind: ref.Kind}
 }
 
 // sourceNamespace is where a claim's source is.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/plan/populate"
+	"github.com/sluice-dev/sluice/internal/registration"
 )
 
 // Verdict is what the story comes to.
@@ -240,6 +241,9 @@ func (s *Story) unrecorded(f Facts) {
 		s.verdict(NotServed, fmt.Sprintf("The claim is filled from a %s, which the storage driver does by itself.", ref.Kind), nothing)
 	case bound:
 		s.verdict(NotServed, fmt.Sprintf("The claim is bound to volume %q, and Sluice has no record of having filled it.", c.Spec.VolumeName), nothing)
+	case f.Elsewhere != "":
+		s.verdict(NotServed, fmt.Sprintf("Claims of %s are another controller's to fill: VolumePopulator %q registers the kind.", sourceKind(c), f.Elsewhere), advice{
+			waits: "that controller", next: "nothing by Sluice", do: "Look for events of that controller on the claim"})
 	case f.Ignored:
 		s.ignored(c)
 	case f.NoSluice:
@@ -251,7 +255,7 @@ func (s *Story) unrecorded(f Facts) {
 	case f.Populator == nil:
 		s.Reason = v1alpha1.ReasonUnrecognizedKind
 		s.verdict(MustAct, fmt.Sprintf("No Populator serves %s.", sourceKind(c)), adviceOn(s.Reason))
-	case !accepted(f.Populator):
+	case !registration.Accepted(f.Populator):
 		s.unaccepted(f)
 	case f.Now.Sub(c.CreationTimestamp.Time) <= looksWithin:
 		s.verdict(OnItsWay, "The claim is new and the manager has yet to look at it.", advice{waits: "the manager", next: nextStart, do: "Nothing"})
@@ -323,14 +327,8 @@ func lacks(f Facts, resource string) bool {
 	return slices.ContainsFunc(f.Missing, func(right string) bool { return strings.Contains(right, " "+resource) })
 }
 
-// accepted says that the manager serves a Populator as it stands now.
-func accepted(p *v1alpha1.Populator) bool {
-	c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionAccepted)
-	return c != nil && c.Status == "True" && c.ObservedGeneration == p.Generation
-}
-
 func sourceKind(c *corev1.PersistentVolumeClaim) string {
-	return c.Spec.DataSourceRef.Kind + "." + ptr.Deref(c.Spec.DataSourceRef.APIGroup, "")
+	return kindOf(c.Spec.DataSourceRef).String()
 }
 
 // sourceOf names the source as the claim does.
