@@ -235,7 +235,10 @@ func TestFenceVolumes(t *testing.T) {
 		`{"spec":{"capacity":{"storage":"1Ti"}}}`:                            "nothing in a volume's spec but",
 		`{"spec":{"storageClassName":"other"}}`:                              "nothing in a volume's spec but",
 		`{"spec":{"mountOptions":["suid"]}}`:                                 "nothing in a volume's spec but",
+		`{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`:                "reclaim policy only",
 		`{"metadata":{"labels":{"app":"x"}}}`:                                "no label of a volume but",
+		`{"metadata":{"labels":{"sluice.dev/role":"foreign"}}}`:              "only onto volumes",
+		`{"metadata":{"labels":{"sluice.dev/claim-uid":"x"}}}`:               "only onto volumes",
 		`{"metadata":{"annotations":{"app":"x"}}}`:                           "no annotation, finalizer or owner",
 		`{"metadata":{"finalizers":null}}`:                                   "no annotation, finalizer or owner",
 	} {
