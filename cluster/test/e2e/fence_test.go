@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -249,6 +250,34 @@ func TestFenceVolumes(t *testing.T) {
 	if err := manager.Patch(t.Context(), volume.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(ok))); err != nil {
 		t.Errorf("patch %s is refused: %v", ok, err)
 	}
+}
+
+// TestFenceWebhooks tries to change the manager's webhooks as the manager.
+func TestFenceWebhooks(t *testing.T) {
+	t.Parallel()
+	manager := asManager(t)
+	change := func(f func(*admissionregistrationv1.ValidatingWebhookConfiguration)) error {
+		c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		if err := kube.Get(t.Context(), types.NamespacedName{Name: "sluice"}, c); err != nil {
+			t.Fatal(err)
+		}
+		f(c)
+		return manager.Update(t.Context(), c)
+	}
+	if err := change(func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+		c.Webhooks[0].ClientConfig.CABundle = nil
+	}); err != nil {
+		t.Errorf("another certificate authority is refused: %v", err)
+	}
+	fenced(t, "other rules", change(func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+		c.Webhooks[0].Rules[0].Resources = []string{"secrets"}
+	}), "nothing in its webhooks but")
+	fenced(t, "another address", change(func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+		c.Webhooks[0].ClientConfig.Service.Namespace = "evil"
+	}), "nothing in its webhooks but")
+	fenced(t, "one less", change(func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+		c.Webhooks = c.Webhooks[1:]
+	}), "adds, removes and renames")
 }
 
 // TestFenceRights asks for what the manager's role does not allow at all.
