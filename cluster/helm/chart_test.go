@@ -100,6 +100,7 @@ func TestDefaults(t *testing.T) {
 		"ValidatingAdmissionPolicy/sluice-manager-files", "ValidatingAdmissionPolicyBinding/sluice-manager-files",
 		"ValidatingAdmissionPolicy/sluice-manager-claims", "ValidatingAdmissionPolicyBinding/sluice-manager-claims",
 		"ValidatingAdmissionPolicy/sluice-manager-volumes", "ValidatingAdmissionPolicyBinding/sluice-manager-volumes",
+		"ValidatingAdmissionPolicy/sluice-manager-webhooks", "ValidatingAdmissionPolicyBinding/sluice-manager-webhooks",
 		"MutatingWebhookConfiguration/sluice", "ValidatingAdmissionPolicy/sluice-dropped-sources", "ValidatingAdmissionPolicyBinding/sluice-dropped-sources",
 	} {
 		if objects[want] == nil {
@@ -172,7 +173,7 @@ func TestValues(t *testing.T) {
 			t.Errorf("rule without a message: %s", v.Expression)
 		}
 	}
-	for _, want := range []string{`["kube-system","legacy"]`, `["data/restorer"]`} {
+	for _, want := range []string{`["kube-system","sluice-system","legacy"]`, `["data/restorer"]`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("policy of Pods does not speak of %s", want)
 		}

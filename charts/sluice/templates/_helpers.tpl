@@ -40,7 +40,7 @@ system:serviceaccount:{{ .Release.Namespace }}:sluice-manager
 {{- concat (list "kube-system") .Values.excludedNamespaces | uniq | toYaml -}}
 {{- end }}
 
-{{/* The same as a CEL list. */}}
+{{/* The same and Sluice's own, as a CEL list. */}}
 {{- define "sluice.excludedNamespacesCEL" -}}
-{{- concat (list "kube-system") .Values.excludedNamespaces | uniq | toJson -}}
+{{- concat (list "kube-system" .Release.Namespace) .Values.excludedNamespaces | uniq | toJson -}}
 {{- end }}

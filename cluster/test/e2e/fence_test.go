@@ -151,6 +151,11 @@ func TestFencePods(t *testing.T) {
 		p.Namespace = metav1.NamespaceSystem
 		fenced(t, "kube-system", manager.Create(t.Context(), p), "keep out of")
 	})
+	t.Run("OwnNamespace", func(t *testing.T) {
+		p := worker(claim)
+		p.Namespace = helm.Namespace
+		fenced(t, "the manager's namespace", manager.Create(t.Context(), p), "keep out of")
+	})
 	t.Run("Delete", func(t *testing.T) {
 		p := reader(ns, "victim", "file", corev1.PersistentVolumeFilesystem)
 		create(t, p)
