@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/kinds"
 	"github.com/sluice-dev/sluice/internal/observe"
+	"github.com/sluice-dev/sluice/internal/plan/populate"
 	"github.com/sluice-dev/sluice/internal/registration"
 )
 
@@ -90,10 +91,16 @@ func (w *waker) volume(ctx context.Context, o client.Object) []observe.Key {
 		return nil
 	}
 	var keys []observe.Key
+	ref := v.Spec.ClaimRef
 	if uid := types.UID(v.Labels[v1alpha1.LabelClaimUID]); uid != "" {
 		keys = w.byUID(ctx, uid)
+		held := ref != nil && observe.ClaimUIDFromName(ref.Name) == uid
+		if len(keys) == 0 && !held && v.Labels[v1alpha1.LabelRole] == populate.RoleForeign {
+			// It is to be given back although the claim is gone, and nothing
+			// tells any more where that was.
+			keys = append(keys, observe.Key{UID: uid})
+		}
 	}
-	ref := v.Spec.ClaimRef
 	if ref == nil {
 		return keys
 	}

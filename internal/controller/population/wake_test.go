@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/observe"
+	"github.com/sluice-dev/sluice/internal/plan/populate"
 )
 
 // wakerOver knows the claims given.
@@ -65,6 +66,49 @@ func TestTemporaryWakes(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, wakerOver(tc.claims...).temporary(t.Context(), tc.pod)); diff != "" {
+				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestForeignVolumeWakes(t *testing.T) {
+	volume := func(role string, ref *corev1.ObjectReference) *corev1.PersistentVolume {
+		return &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "pv", Labels: map[string]string{v1alpha1.LabelClaimUID: "u", v1alpha1.LabelRole: role}},
+			Spec:       corev1.PersistentVolumeSpec{ClaimRef: ref},
+		}
+	}
+	cases := map[string]struct {
+		reason string
+		claims []client.Object
+		volume *corev1.PersistentVolume
+		want   []observe.Key
+	}{
+		"Known": {
+			reason: "The claim that owes it gives it back",
+			claims: []client.Object{known()}, volume: volume(populate.RoleForeign, nil),
+			want: []observe.Key{key},
+		},
+		"GoneReleased": {
+			reason: "A released volume still names the namespace, and its label the claim",
+			volume: volume(populate.RoleForeign, &corev1.ObjectReference{Namespace: "ns", Name: populate.TemporaryName("u", 1)}),
+			want:   []observe.Key{{Namespace: "ns", UID: "u"}},
+		},
+		"GoneAvailable": {
+			reason: "Of a claim that is gone the UID is enough",
+			volume: volume(populate.RoleForeign, nil),
+			want:   []observe.Key{{UID: "u"}},
+		},
+		"GoneFilled": {
+			reason: "A volume that was filled for a claim that is gone needs nothing",
+			volume: volume(populate.RoleFilled, nil),
+			want:   []observe.Key{},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, wakerOver(tc.claims...).volume(t.Context(), tc.volume)); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 		})

@@ -1,6 +1,7 @@
 package populate
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,10 @@ func gone(v *view) (Decision, bool) {
 			return Decision{Need: NeedLive, Why: WhyGone}, true
 		}
 		return Decision{Why: WhyGone, Step: DeletePopulation{Namespace: p.Namespace, Name: p.Name, UID: p.UID}}, true
+	}
+	if slices.ContainsFunc(v.Volumes, v.lent) {
+		// No claim is left to be woken when it can be given back.
+		return Decision{RequeueAfter: recheck, Why: WhyGone}, true
 	}
 	return Decision{Why: WhyGone}, true
 }

@@ -41,11 +41,16 @@ func (v *view) protected(pv *corev1.PersistentVolume) bool {
 	return pv.Labels[v1alpha1.LabelClaimUID] == string(v.ClaimUID) && pv.Labels[v1alpha1.LabelRole] == RoleForeign && pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
 }
 
+// lent says that a volume is somebody's that this claim has yet to give back.
+func (v *view) lent(pv corev1.PersistentVolume) bool {
+	return pv.Labels[v1alpha1.LabelRole] == RoleForeign && pv.Labels[v1alpha1.LabelClaimUID] == string(v.ClaimUID) && pv.DeletionTimestamp == nil
+}
+
 // giveBack is the rule of volumes labelled foreign whose prime is gone.
 func giveBack(v *view) (Decision, bool) {
 	for i := range v.Volumes {
 		pv := &v.Volumes[i]
-		if pv.Labels[v1alpha1.LabelRole] != RoleForeign || pv.Labels[v1alpha1.LabelClaimUID] != string(v.ClaimUID) || pv.DeletionTimestamp != nil {
+		if !v.lent(*pv) {
 			continue
 		}
 		d, ok := v.giveBackOne(pv)

@@ -136,6 +136,18 @@ func TestNextTrouble(t *testing.T) {
 			})),
 			want: outline{Step: "policy of volume at 40 to Delete", Why: populate.WhyGiveBack},
 		},
+		"ClaimGoneForeignHeld": {
+			reason: "Somebody's volume is looked after until it can be given back, also when the claim is gone",
+			o:      observed(live, volume(matched, foreignLabels, retained), func(o *populate.Observed) { o.Claim = nil }),
+			want:   outline{Again: 30 * time.Second, Why: populate.WhyGone},
+		},
+		"ClaimGoneForeignAvailable": {
+			reason: "Of the claim the UID is enough, wherever it was",
+			o: observed(live, volume(foreignLabels, retained, func(pv *corev1.PersistentVolume) {
+				pv.Spec.ClaimRef, pv.Status.Phase = nil, corev1.VolumeAvailable
+			}), func(o *populate.Observed) { o.Claim, o.Namespace, o.Name = nil, "", "" }),
+			want: outline{Step: "policy of volume at 40 to Delete", Why: populate.WhyGiveBack},
+		},
 		"NodeGivenBack": {
 			reason: "A prime whose selected node was removed is abandoned",
 			o:      observed(live, waitsForConsumer, node, population(1), prime()),
