@@ -320,9 +320,11 @@ func TestFenceRights(t *testing.T) {
 		{Verb: "patch", Group: registration, Resource: "validatingadmissionpolicies"},
 		{Verb: "patch", Group: registration, Resource: "validatingadmissionpolicybindings"},
 		{Verb: "patch", Group: registration, Resource: "validatingwebhookconfigurations", Name: "other"},
+		{Verb: "patch", Group: registration, Resource: "validatingwebhookconfigurations", Name: "sluice"},
 		{Verb: "create", Group: registration, Resource: "mutatingwebhookconfigurations"},
 		{Verb: "patch", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
 		{Verb: "create", Group: "sluice.dev", Resource: "populators"},
+		{Verb: "update", Group: "populator.storage.k8s.io", Resource: "volumepopulators"},
 		{Verb: "update", Group: groupHello, Resource: "hellos"},
 	} {
 		if allowed(a) {
