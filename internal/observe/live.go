@@ -113,7 +113,9 @@ func (ob *Observer) nameByUID(ctx context.Context, o *populate.Observed) (string
 	return "", nil
 }
 
-// render fetches the source whole and renders the worker from it.
+// render fetches the source whole and renders the worker from it. The claim may
+// be newer than the one that was judged before, and so is the source: grant and
+// validations are judged anew on what the worker is made from.
 func (ob *Observer) render(ctx context.Context, o populate.Observed) (populate.Observed, error) {
 	r := populate.Rendered{}
 	if o.Population != nil {
@@ -129,9 +131,16 @@ func (ob *Observer) render(ctx context.Context, o populate.Observed) (populate.O
 		r.Reason, r.Message = v1alpha1.ReasonTemplateFailed, "The claim has no source of a populated kind"
 		return o, nil
 	}
-	if ref.Namespace != o.Claim.Namespace && !o.Source.Granted {
-		r.Reason, r.Message = v1alpha1.ReasonNotGranted, "The source is in a namespace that does not grant it to the claim's"
-		return o, nil
+	o.Source = populate.Source{Namespace: ref.Namespace}
+	if ref.Namespace != o.Claim.Namespace {
+		var loading bool
+		if o.Source.Granted, loading = ob.granted(ref, o.Claim.Namespace); loading {
+			return o, fmt.Errorf("look for a grant of namespace %q: the grants are still being read", ref.Namespace)
+		}
+		if !o.Source.Granted {
+			r.Reason, r.Message = v1alpha1.ReasonNotGranted, "The source is in a namespace that does not grant it to the claim's"
+			return o, nil
+		}
 	}
 	source, err := ob.Kinds.Fetch(ctx, ref.Kind, ref.Namespace, ref.Name)
 	if err != nil {
@@ -144,7 +153,14 @@ func (ob *Observer) render(ctx context.Context, o populate.Observed) (populate.O
 		}
 		return o, nil
 	}
-	o.Source.UID, o.Source.Generation = source.GetUID(), source.GetGeneration()
+	o.Source.State, o.Source.UID, o.Source.Generation = populate.SourceFound, source.GetUID(), source.GetGeneration()
+	if len(o.Populator.Spec.Validations) > 0 {
+		if reason, message := ob.Templates.Validate(o.Populator, source, o.Claim); reason != "" {
+			o.Source.InvalidReason, o.Source.Invalid = reason, message
+			r.Reason, r.Message = reason, message
+			return o, nil
+		}
+	}
 	o.Rendered = ob.Templates.Render(o.Populator, source, o.Claim, primeVolume(&o), r.Attempt)
 	return o, nil
 }

@@ -3,8 +3,10 @@ package observe
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -36,5 +38,62 @@ func TestLiveReadsTheTemporariesOfTheLiveAttempt(t *testing.T) {
 	if len(o.Primes) != 2 || len(o.Workers) != 1 || len(o.Volumes) != 1 {
 		t.Errorf("%d primes, %d workers and %d volumes were found; the cached record knew nothing of the second attempt, want 2, 1 and 1",
 			len(o.Primes), len(o.Workers), len(o.Volumes))
+	}
+}
+
+func TestRenderJudgesWhatItRendersFrom(t *testing.T) {
+	elsewhere := func(namespace string) *corev1.PersistentVolumeClaim {
+		return claimOf(func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{v1alpha1.AnnotationSourceNamespace: namespace}
+		})
+	}
+	granted := populate.Source{State: populate.SourceFound, Namespace: "granting", Granted: true, UID: "source-uid", Generation: 2}
+	cases := map[string]struct {
+		why string
+		// claim is the one that the worker would be made for.
+		claim *corev1.PersistentVolumeClaim
+		// reason is what the validations say of the source.
+		reason     string
+		want       populate.Source
+		wantReason string
+	}{
+		"a namespace that grants nothing": {
+			why:   "the annotation changed after the grant was judged",
+			claim: elsewhere("ns-without-grant"),
+			want:  populate.Source{Namespace: "ns-without-grant"}, wantReason: v1alpha1.ReasonNotGranted,
+		},
+		"the claim's own namespace": {
+			why:   "there is no grant to ask for",
+			claim: claimOf(),
+			want:  populate.Source{State: populate.SourceFound, Namespace: "ns", UID: "source-uid", Generation: 3},
+		},
+		"a source that has become invalid": {
+			why:   "the one that was judged before was older",
+			claim: claimOf(), reason: v1alpha1.ReasonInvalidSource,
+			want: populate.Source{State: populate.SourceFound, Namespace: "ns", UID: "source-uid", Generation: 3,
+				Invalid: "it is wrong", InvalidReason: v1alpha1.ReasonInvalidSource},
+			wantReason: v1alpha1.ReasonInvalidSource,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			ob, _ := world{sources: []*unstructured.Unstructured{sourceObject()}, reason: tc.reason}.observer(t)
+			o, err := ob.Deepen(t.Context(), populate.Observed{
+				Namespace: "ns", Name: "claim", ClaimUID: testClaim, Claim: tc.claim, Population: recordOf(1),
+				Populator: populatorOf("hello", 0, true), Source: granted,
+			}, populate.NeedRender)
+			if err != nil || o.Rendered == nil {
+				t.Fatalf("rendered %+v, error %v", o.Rendered, err)
+			}
+			if diff := cmp.Diff(tc.want, o.Source); diff != "" {
+				t.Errorf("%s: source (-want +got):\n%s", tc.why, diff)
+			}
+			if made := o.Rendered.Pod != nil; o.Rendered.Reason != tc.wantReason || made != (tc.wantReason == "") {
+				t.Errorf("%s: reason is %q and a worker was rendered: %t; want %q", tc.why, o.Rendered.Reason, made, tc.wantReason)
+			}
+			if o.Rendered.Attempt != 1 {
+				t.Errorf("rendered for attempt %d, want 1", o.Rendered.Attempt)
+			}
+		})
 	}
 }
