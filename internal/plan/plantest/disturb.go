@@ -41,6 +41,9 @@ func (s *state) users() []action {
 	} else if s.sourceGen < 2 {
 		add("changes the source", func(s *state) { s.sourceGen++ })
 	}
+	if s.sourceGen == 1 && !s.remadeSource {
+		add("re-creates the source", func(s *state) { s.remadeSource, s.newSource = true, true })
+	}
 	if c := s.claim(); c == nil {
 		if !s.remade {
 			out = append(out, action{name: "user re-creates the claim", do: func(s *state) {

@@ -68,8 +68,9 @@ func (s *state) check() string {
 
 // allocated checks an allocation against the back-off and the cap.
 func (s *state) allocated() {
-	r := s.pop.Status.Result
-	if r == nil || r.Succeeded || r.SourceGeneration != s.sourceGen || r.EndedAt == nil {
+	r, fresh := s.pop.Status.Result, s.newSource
+	s.newSource = false
+	if r == nil || r.Succeeded || fresh || r.SourceGeneration != s.sourceGen || r.EndedAt == nil {
 		return
 	}
 	if s.now.Sub(r.EndedAt.Time) < time.Second {

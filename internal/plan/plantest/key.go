@@ -31,6 +31,8 @@ func (s *state) key(budget bool) uint64 {
 	}
 	k.text(s.refused.Reason, s.refused.Step)
 	k.num(int(s.sourceGen))
+	k.is(s.remadeSource)
+	k.is(s.newSource)
 	if s.refused.Reason != "" {
 		k.age(s.refused.At)
 	}
@@ -205,6 +207,9 @@ func (k *keyer) pop(p *v1alpha1.Population) {
 	k.uid(p.Spec.Nonce)
 	k.text(string(p.Status.Phase), ready(p.Status.Conditions), p.Status.NodeName)
 	k.uid(p.Status.VolumeName)
+	if src := p.Status.Source; src != nil {
+		k.text("source", string(src.UID))
+	}
 	if t := p.Status.Prime; t != nil {
 		k.text("prime", t.Name)
 		k.uid(string(t.UID))

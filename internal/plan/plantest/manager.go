@@ -77,7 +77,7 @@ func (s *state) observe(uid types.UID, live, rendered bool, class *storagev1.Sto
 	o := populate.Observed{
 		Now: s.now, Live: live, Namespace: namespace, Name: claimName, ClaimUID: uid,
 		Population: w.pop, Populator: Populator(), Class: class,
-		Source:  populate.Source{State: populate.SourceFound, Namespace: namespace, UID: "source", Generation: s.sourceGen},
+		Source:  populate.Source{State: populate.SourceFound, Namespace: namespace, UID: s.sourceUID(), Generation: s.sourceGen},
 		Refused: s.refused,
 	}
 	if s.sourceGen == 0 {
@@ -369,4 +369,12 @@ func (s *state) refuse(step populate.Step, uid types.UID) {
 // freeze stops the cache of one kind.
 func (s *state) freeze(kind string) {
 	s.frozen = &frozen{kind: kind, pvcs: slices.Clone(s.pvcs), pods: slices.Clone(s.pods), pop: s.pop, vols: slices.Clone(s.vols)}
+}
+
+// sourceUID is the UID of the source as it stands.
+func (s *state) sourceUID() types.UID {
+	if s.remadeSource {
+		return "source-2"
+	}
+	return "source"
 }

@@ -64,6 +64,9 @@ type state struct {
 
 	inflight  []provisioning
 	sourceGen int64
+	// remadeSource is that the source was re-created, and newSource that no
+	// attempt was allocated since.
+	remadeSource, newSource bool
 
 	frozen  *frozen
 	late    populate.Step
