@@ -79,7 +79,7 @@ func TestManagerKilled(t *testing.T) {
 	if p.Spec.Attempt != 1 {
 		t.Errorf("attempt %d succeeded, want 1: worker %q was thrown away", p.Spec.Attempt, before.Name)
 	}
-	succeeded(t, ns, "claim")
+	settled(t, ns, "claim")
 	quiet(t, ns, waitedForNobody)
 	pod := reader(ns, "claim", "runs", corev1.PersistentVolumeFilesystem)
 	create(t, pod)
@@ -97,7 +97,7 @@ func TestManagerRestarted(t *testing.T) {
 	if p.Spec.Attempt != 1 {
 		t.Errorf("attempt %d succeeded, want 1", p.Spec.Attempt)
 	}
-	succeeded(t, ns, "claim")
+	settled(t, ns, "claim")
 	quiet(t, ns, waitedForNobody)
 }
 

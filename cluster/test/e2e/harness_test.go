@@ -318,6 +318,16 @@ func clean(t *testing.T, uid types.UID, within time.Duration) {
 // disturbed, and returns the claim.
 func succeeded(t *testing.T, namespace, name string) *corev1.PersistentVolumeClaim {
 	t.Helper()
+	claim := settled(t, namespace, name)
+	event(t, namespace, name, v1alpha1.ReasonPopulated)
+	return claim
+}
+
+// settled is succeeded where the manager may have ended at any moment. It tells
+// the event after it wrote the record, so one that ends just then takes the
+// event with it; the record stays.
+func settled(t *testing.T, namespace, name string) *corev1.PersistentVolumeClaim {
+	t.Helper()
 	p := completed(t, namespace, name)
 	claim, err := claimOf(t.Context(), namespace, name)
 	if err != nil {
@@ -342,7 +352,6 @@ func succeeded(t *testing.T, namespace, name string) *corev1.PersistentVolumeCla
 		}
 	}
 	clean(t, claim.UID, 20*time.Second)
-	event(t, namespace, name, v1alpha1.ReasonPopulated)
 	return claim
 }
 

@@ -63,7 +63,7 @@ func TestUpgrade(t *testing.T) {
 	if p := completed(t, ns, "claim"); p.Spec.Attempt != 1 {
 		t.Errorf("attempt %d succeeded, want 1", p.Spec.Attempt)
 	}
-	succeeded(t, ns, "claim")
+	settled(t, ns, "claim")
 }
 
 // TestUninstall uninstalls the chart: nothing of it stays but the kinds and
