@@ -13,7 +13,6 @@ BUILD := $(CURDIR)/.build
 BIN := $(BUILD)/bin
 TOOLBIN := $(BUILD)/tools
 LINT := $(TOOLBIN)/golangci-lint run --config $(CURDIR)/.golangci.yml
-CONTROLLER_GEN := $(TOOLBIN)/controller-gen
 # Go cannot know that a cluster changed, and one at a time is enough for a machine.
 ONCE := -count=1 -p=1
 # The cluster that up and kubectl are about.
@@ -51,12 +50,12 @@ cli: go ## Build kubectl sluice into .build/bin; with that in the PATH, kubectl 
 	@echo "cli: .build/bin/kubectl-sluice"
 
 .PHONY: generate
-generate: tools ## Generate code and CRDs from api/
-	@tools/generate $(CONTROLLER_GEN)
+generate: tools ## Generate code and CRDs from api/, and code from proto/
+	@tools/generate $(TOOLBIN)
 
 .PHONY: verify
 verify: tools ## Fail if generated files or module files are not up to date
-	@tools/verify $(CONTROLLER_GEN)
+	@tools/verify $(TOOLBIN)
 
 ##@ A cluster to play with (Linux, root)
 
@@ -127,10 +126,10 @@ $(BUILD)/lint-selftest: .golangci.yml tools/go.sum $(wildcard tools/lintrules/*)
 	@$(MAKE) lint-selftest
 
 .PHONY: tools
-tools: go $(TOOLBIN)/.built ## Build the linter and the generator
+tools: go $(TOOLBIN)/.built ## Build the linter and the generators
 
-$(TOOLBIN)/.built: tools/go.mod tools/go.sum
-	@echo "tools: building golangci-lint and controller-gen (once, a few minutes)"
+$(TOOLBIN)/.built: tools/go.mod tools/go.sum $(wildcard tools/protogen/*.go)
+	@echo "tools: building golangci-lint and the generators (once, a few minutes)"
 	@mkdir -p $(TOOLBIN)
 	@cd tools && go build -o $(TOOLBIN)/ tool
 	@touch $@
