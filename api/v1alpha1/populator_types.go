@@ -234,6 +234,14 @@ type WorkerTemplate struct {
 	// +listMapKey=mountPath
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
 
+	// sourceVolumes are Secrets and ConfigMaps that the source names, mounted
+	// into the worker container.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	SourceVolumes []SourceVolume `json:"sourceVolumes,omitempty"`
+
 	// tolerations of the worker Pod.
 	// +optional
 	// +listType=atomic

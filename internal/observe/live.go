@@ -154,8 +154,9 @@ func (ob *Observer) render(ctx context.Context, o populate.Observed) (populate.O
 		return o, nil
 	}
 	o.Source.State, o.Source.UID, o.Source.Generation = populate.SourceFound, source.GetUID(), source.GetGeneration()
-	if len(o.Populator.Spec.Validations) > 0 {
-		if reason, message := ob.Templates.Validate(o.Populator, source, o.Claim); reason != "" {
+	if judges(o.Populator) {
+		objects, reason, message := ob.judge(o.Populator, source, o.Claim)
+		if o.Source.Objects = objects; reason != "" {
 			o.Source.InvalidReason, o.Source.Invalid = reason, message
 			r.Reason, r.Message = reason, message
 			return o, nil

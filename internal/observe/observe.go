@@ -25,6 +25,10 @@ type Templates interface {
 	// source breaks, and two empty strings if it breaks none.
 	Validate(p *v1alpha1.Populator, source *unstructured.Unstructured, claim *corev1.PersistentVolumeClaim) (reason, message string)
 
+	// Names returns the Secrets and ConfigMaps that the source names for its
+	// worker; the reason and message say why that cannot be told.
+	Names(p *v1alpha1.Populator, source *unstructured.Unstructured) (objects []populate.NamedObject, reason, message string)
+
 	// Render renders the worker of one attempt for a source, a claim and, where
 	// it is known, the volume to fill.
 	Render(p *v1alpha1.Populator, source *unstructured.Unstructured, claim *corev1.PersistentVolumeClaim,

@@ -54,6 +54,10 @@ func (f fixed) Validate(*v1alpha1.Populator, *unstructured.Unstructured, *corev1
 	return f.reason, "it is wrong"
 }
 
+func (f fixed) Names(_ *v1alpha1.Populator, source *unstructured.Unstructured) (objects []populate.NamedObject, reason, message string) {
+	return []populate.NamedObject{{Kind: "Secret", Name: "of-" + source.GetName()}}, "", ""
+}
+
 func (f fixed) Render(_ *v1alpha1.Populator, source *unstructured.Unstructured, _ *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume, attempt int32) *populate.Rendered {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"source": source.GetName()}}}
 	if volume != nil {

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"errors"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,6 +72,30 @@ func (p *Programs) Validate(populator *v1alpha1.Populator, source *unstructured.
 	return "", ""
 }
 
+// Names implements Templates.
+func (p *Programs) Names(populator *v1alpha1.Populator, source *unstructured.Unstructured) (objects []populate.NamedObject, reason, message string) {
+	c := p.program(populator)
+	if c.program == nil {
+		return nil, v1alpha1.ReasonTemplateInvalid, c.problem
+	}
+	names, err := c.program.Names(source.Object)
+	switch _, invalid := errors.AsType[*template.InvalidNameError](err); {
+	case invalid:
+		return nil, v1alpha1.ReasonInvalidSource, err.Error()
+	case err != nil:
+		return nil, v1alpha1.ReasonTemplateFailed, err.Error()
+	}
+	return named(names), "", ""
+}
+
+func named(objects []template.NamedObject) []populate.NamedObject {
+	var out []populate.NamedObject
+	for _, o := range objects {
+		out = append(out, populate.NamedObject{Kind: o.Kind, Name: o.Name})
+	}
+	return out
+}
+
 // Render implements Templates.
 func (p *Programs) Render(populator *v1alpha1.Populator, source *unstructured.Unstructured, claim *corev1.PersistentVolumeClaim,
 	volume *corev1.PersistentVolume, attempt int32,
@@ -88,5 +113,7 @@ func (p *Programs) Render(populator *v1alpha1.Populator, source *unstructured.Un
 		in.Volume.Capacity = volume.Spec.Capacity[corev1.ResourceStorage]
 	}
 	r := c.program.Render(in)
-	return &populate.Rendered{Attempt: attempt, Pod: r.Pod, Files: r.Files, Reason: r.Reason, Message: r.Message}
+	return &populate.Rendered{
+		Attempt: attempt, Pod: r.Pod, Files: r.Files, Objects: named(r.Objects), Reason: r.Reason, Message: r.Message,
+	}
 }

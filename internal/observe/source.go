@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,6 +28,7 @@ type verdict struct {
 	resourceVersion string
 	claimVersion    string
 	reason, message string
+	objects         []populate.NamedObject
 }
 
 func (v verdict) about(p *v1alpha1.Populator, source metav1.Object, claim *corev1.PersistentVolumeClaim) bool {
@@ -77,7 +79,7 @@ func (ob *Observer) source(ctx context.Context, p *v1alpha1.Populator, ref Sourc
 		return s, false, nil
 	}
 	s.State, s.UID, s.Generation = populate.SourceFound, seen.GetUID(), seen.GetGeneration()
-	if len(p.Spec.Validations) == 0 {
+	if !judges(p) {
 		return s, false, nil
 	}
 	v := ob.Memory.verdict(claim.UID)
@@ -91,11 +93,28 @@ func (ob *Observer) source(ctx context.Context, p *v1alpha1.Populator, ref Sourc
 			populator: p.UID, generation: p.Generation, claimVersion: claim.ResourceVersion,
 			source: object.GetUID(), resourceVersion: object.GetResourceVersion(),
 		}
-		v.reason, v.message = ob.Templates.Validate(p, object, claim)
+		v.objects, v.reason, v.message = ob.judge(p, object, claim)
 		ob.Memory.judged(claim.UID, v)
 	}
-	s.InvalidReason, s.Invalid = v.reason, v.message
+	s.Objects, s.InvalidReason, s.Invalid = v.objects, v.reason, v.message
 	return s, false, nil
+}
+
+// judges says that a Populator looks into sources before it renders them.
+func judges(p *v1alpha1.Populator) bool {
+	return len(p.Spec.Validations) > 0 || p.Spec.Worker != nil && len(p.Spec.Worker.SourceVolumes) > 0
+}
+
+// judge says what a source names for its worker, and the first thing that is
+// wrong with it.
+func (ob *Observer) judge(p *v1alpha1.Populator, source *unstructured.Unstructured, claim *corev1.PersistentVolumeClaim) (objects []populate.NamedObject, reason, message string) {
+	if reason, message = ob.Templates.Validate(p, source, claim); reason != "" {
+		return nil, reason, message
+	}
+	if p.Spec.Worker == nil || len(p.Spec.Worker.SourceVolumes) == 0 {
+		return nil, "", ""
+	}
+	return ob.Templates.Names(p, source)
 }
 
 // unreadable puts into s why a source could not be read; the error is nil then.

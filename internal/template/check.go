@@ -35,6 +35,10 @@ func checkPlaces(w *v1alpha1.WorkerTemplate, path *field.Path) field.ErrorList {
 	for i := range w.Files {
 		w.Files[i].Content = ""
 	}
+	for i := range w.SourceVolumes {
+		// CEL, in which ${ is no expression: it does not compile.
+		w.SourceVolumes[i].Secret, w.SourceVolumes[i].ConfigMap, w.SourceVolumes[i].OptionalWhen = "", "", ""
+	}
 	raw, err := json.Marshal(w)
 	if err != nil {
 		return field.ErrorList{field.InternalError(path, err)}

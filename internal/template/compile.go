@@ -19,6 +19,8 @@ type Program struct {
 	// no expression. files those of spec.worker.files.
 	env   []*text
 	files []*text
+	// volumes holds spec.worker.sourceVolumes.
+	volumes []sourceVolume
 }
 
 type rule struct {
@@ -54,6 +56,7 @@ func Compile(spec *v1alpha1.PopulatorSpec, schema *apiextensionsv1.JSONSchemaPro
 	if p.spec.Worker != nil {
 		worker := path.Child("worker")
 		errs = append(errs, checkWorker(p.spec.Worker, worker)...)
+		errs = append(errs, checkSourceVolumes(p.spec.Worker, worker)...)
 		errs = append(errs, checkPlaces(p.spec.Worker, worker)...)
 		errs = append(errs, p.compileWorker(lang, worker)...)
 	}
@@ -91,7 +94,7 @@ func (p *Program) compileWorker(lang *language, path *field.Path) field.ErrorLis
 		errs = append(errs, problems...)
 		p.files = append(p.files, t)
 	}
-	return errs
+	return append(errs, p.compileSourceVolumes(lang, path.Child("sourceVolumes"))...)
 }
 
 // A valueTypes is what an expression may yield in one place.

@@ -66,6 +66,7 @@ var libraries = sync.OnceValues(func() (*cel.Env, error) {
 
 // A language compiles expressions over one source kind.
 type language struct {
+	sources   *cel.Env // source
 	rules     *cel.Env // source, claim
 	templates *cel.Env // source, claim, volume
 }
@@ -76,11 +77,14 @@ func newLanguage(schema *apiextensionsv1.JSONSchemaProps) (*language, error) {
 		return nil, fmt.Errorf("set up CEL: %w", err)
 	}
 	provider := newTypeProvider(base.CELTypeProvider(), schema)
-	rules, err := base.Extend(
+	sources, err := base.Extend(
 		cel.CustomTypeProvider(provider),
 		cel.Variable(variableSource, cel.ObjectType(typeSource)),
-		cel.Variable(variableClaim, cel.ObjectType(typeClaim)),
 	)
+	if err != nil {
+		return nil, fmt.Errorf("set up CEL: %w", err)
+	}
+	rules, err := sources.Extend(cel.Variable(variableClaim, cel.ObjectType(typeClaim)))
 	if err != nil {
 		return nil, fmt.Errorf("set up CEL: %w", err)
 	}
@@ -88,7 +92,7 @@ func newLanguage(schema *apiextensionsv1.JSONSchemaProps) (*language, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up CEL: %w", err)
 	}
-	return &language{rules: rules, templates: templates}, nil
+	return &language{sources: sources, rules: rules, templates: templates}, nil
 }
 
 // An evaluable is one compiled expression.

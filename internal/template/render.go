@@ -50,8 +50,13 @@ type Rendered struct {
 	// Files are the contents of the template's files by name, any bytes at all.
 	Files map[string][]byte
 
+	// Objects are what the source names for the Pod to mount. They lie in the
+	// source's namespace, so the Pod may be made nowhere else if there are any.
+	Objects []NamedObject
+
 	// Reason is TemplateFailed, TemplateInvalid or TemplateTooLarge when there is
-	// no Pod, and Message a sentence that names the field and the expression.
+	// no Pod, and Message a sentence that names the field and the expression; or
+	// InvalidSource where the source names what cannot be an object.
 	Reason, Message string
 }
 
@@ -98,25 +103,29 @@ func (p *Program) Validate(source map[string]any, claim *corev1.PersistentVolume
 // Render makes the worker for one source, claim and volume. Whatever goes wrong
 // is in the result's Reason and Message.
 func (p *Program) Render(in Input) Rendered {
-	pod, files, err := p.render(in)
+	r, err := p.render(in)
 	if err != nil {
 		r := Rendered{Reason: v1alpha1.ReasonTemplateFailed, Message: err.Error()}
 		var f *failure
-		if errors.As(err, &f) {
+		var invalid *InvalidNameError
+		switch {
+		case errors.As(err, &f):
 			r.Reason = f.reason
+		case errors.As(err, &invalid):
+			r.Reason = v1alpha1.ReasonInvalidSource
 		}
 		return r
 	}
-	return Rendered{Pod: pod, Files: files}
+	return r
 }
 
-func (p *Program) render(in Input) (*corev1.Pod, map[string][]byte, error) {
+func (p *Program) render(in Input) (r Rendered, err error) {
 	if p.spec.Worker == nil {
-		return nil, nil, &failure{v1alpha1.ReasonTemplateInvalid, "the Populator has no worker template"}
+		return r, &failure{v1alpha1.ReasonTemplateInvalid, "the Populator has no worker template"}
 	}
 	claim, err := claimVariable(in.Claim)
 	if err != nil {
-		return nil, nil, err
+		return r, err
 	}
 	mode := in.Volume.Mode
 	if mode == "" {
@@ -134,13 +143,14 @@ func (p *Program) render(in Input) (*corev1.Pod, map[string][]byte, error) {
 	b := &budget{left: renderCost}
 	env, err := p.renderEnv(vars, b)
 	if err != nil {
-		return nil, nil, err
+		return r, err
 	}
-	files, err := p.renderFiles(vars, b)
-	if err != nil {
-		return nil, nil, err
+	if r.Files, err = p.renderFiles(vars, b); err != nil {
+		return r, err
 	}
-	return p.pod(env, mode), files, nil
+	r.Pod = p.pod(env, mode)
+	r.Objects, err = p.mountSourceVolumes(r.Pod, vars, b)
+	return r, err
 }
 
 func (p *Program) renderEnv(vars map[string]any, b *budget) ([]corev1.EnvVar, error) {

@@ -166,7 +166,7 @@ func checkGrant(v *view) *obstacle {
 
 func checkSource(v *view) *obstacle {
 	if v.Source.State == SourceFound && v.Source.Invalid == "" {
-		return nil
+		return v.outOfReach(v.Source.Objects)
 	}
 	ob := &obstacle{act: true}
 	ob.reason, ob.message = v.sourceProblem()
@@ -178,6 +178,18 @@ func checkSource(v *view) *obstacle {
 	case SourceFound:
 	}
 	return ob
+}
+
+// outOfReach says that a source names objects for its worker while the worker
+// would live in another namespace. An object of the same name may exist there,
+// and belong to somebody else: it must never be mounted for this source.
+func (v *view) outOfReach(objects []NamedObject) *obstacle {
+	if len(objects) == 0 || v.Source.Namespace == "" || v.Source.Namespace == v.namespace {
+		return nil
+	}
+	return &obstacle{reason: v1alpha1.ReasonInvalidSource, act: true, message: fmt.Sprintf(
+		"%s %q of namespace %q names %s %q, which a worker in namespace %q cannot mount; move the claim to the namespace of the source, or let Populator %q have placement Source",
+		v.sourceKind(), v.claim.Spec.DataSourceRef.Name, v.Source.Namespace, objects[0].Kind, objects[0].Name, v.namespace, v.populatorName())}
 }
 
 // sourceProblem is what is wrong with the source.

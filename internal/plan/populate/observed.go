@@ -109,7 +109,13 @@ type Source struct {
 	InvalidReason string
 	// Detail is the API server's text for SourceKindNotReadable.
 	Detail string
+	// Objects are what the source names for its worker to mount.
+	Objects []NamedObject
 }
+
+// NamedObject is a Secret or ConfigMap of the source's namespace, named by the
+// source. It can be mounted in that namespace only.
+type NamedObject struct{ Kind, Name string }
 
 // Rendered is the outcome of rendering a worker template.
 type Rendered struct {
@@ -121,6 +127,9 @@ type Rendered struct {
 	// Files is the ConfigMap data for file contents too large for a Pod; empty
 	// when there are none.
 	Files map[string][]byte
+	// Objects are what the source names and the Pod mounts; the Pod may be made in
+	// the source's namespace only if there are any.
+	Objects []NamedObject
 	// Reason and Message say why there is no Pod: one of the Template… reasons,
 	// or what became of the source since it was observed.
 	Reason, Message string

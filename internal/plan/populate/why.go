@@ -26,7 +26,7 @@ const (
 	WhyWorkerRunning   = "worker runs"
 	WhyHandOverPrime   = "worker succeeded: prime goes, held by the worker"
 	WhyHandOverRebind  = "worker succeeded: volume is handed over"
-	WhyWorkerOutdated  = "worker that cannot start was made from an older populator"
+	WhyWorkerOutdated  = "worker that cannot start was made from an older source or populator"
 	WhyRevoked         = "grant was revoked while the worker runs"
 	WhyWorkerUntrusted = "worker is not of the recorded attempt"
 

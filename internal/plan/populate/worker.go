@@ -44,6 +44,11 @@ func (v *view) createWorker(pv *corev1.PersistentVolume) Decision {
 	case r.Reason != "" || r.Pod == nil:
 		return v.notRendered()
 	}
+	if ob := v.outOfReach(r.Objects); ob != nil {
+		// The source was read live; the caches have yet to see it.
+		ob.again = recheck
+		return v.wait(WhyWaiting, ob)
+	}
 	step := CreateWorker{Record: v.record(pv), Worker: v.newWorker(pv)}
 	if len(r.Files) > 0 {
 		step.Files = v.newFiles()
@@ -220,6 +225,16 @@ func workerStands(v *view) (Decision, bool) {
 func (v *view) workerPending() Decision {
 	w := v.worker
 	r := report{phase: v1alpha1.PhasePopulating, event: warning}
+	if message, wait := v.objectMissing(); message != "" {
+		switch {
+		case v.outdated():
+			return v.fail(WhyWorkerOutdated, v.outdatedEnding(v1alpha1.ReasonSourceMissing))
+		case wait > 0:
+			return Decision{RequeueAfter: wait, Why: WhyWorkerPending}
+		}
+		r.reason, r.message = v1alpha1.ReasonSourceMissing, message
+		return v.say(WhyWorkerPending, 10*recheck, r)
+	}
 	if c := podCondition(w, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
 		if wait := unschedulablePatience - v.age(c.LastTransitionTime.Time); wait > 0 {
 			return Decision{RequeueAfter: wait, Why: WhyWorkerPending}
@@ -229,10 +244,8 @@ func (v *view) workerPending() Decision {
 		return v.say(WhyWorkerPending, 10*recheck, r)
 	}
 	if waiting := cannotStart(w); waiting != nil {
-		if v.Populator != nil && w.Annotations[AnnotationPopulatorGeneration] != strconv.FormatInt(v.Populator.Generation, 10) {
-			e := v.workerEnding(nil)
-			e.reason, e.message = v1alpha1.ReasonWorkerImageFailed, fmt.Sprintf("Worker %q cannot start and its populator has changed", w.Name)
-			return v.fail(WhyWorkerOutdated, e)
+		if v.outdated() {
+			return v.fail(WhyWorkerOutdated, v.outdatedEnding(v1alpha1.ReasonWorkerImageFailed))
 		}
 		r.reason = v1alpha1.ReasonWorkerImageFailed
 		r.message = fmt.Sprintf("Worker %q cannot start: %s: %s", w.Name, waiting.Reason, clean(waiting.Message))
@@ -247,6 +260,23 @@ func (v *view) workerPending() Decision {
 		r.message = fmt.Sprintf("Worker %q has not started: %s", w.Name, clean(v.WorkerProblem.Message))
 	}
 	return v.say(WhyWorkerPending, 10*recheck, r)
+}
+
+// outdated says that a worker was made of an earlier source or populator. One
+// that runs goes on; one that cannot start may be what the change mends.
+func (v *view) outdated() bool {
+	changed := func(annotation string, now int64) bool {
+		was := v.worker.Annotations[annotation]
+		return was != "" && was != strconv.FormatInt(now, 10)
+	}
+	return v.Populator != nil && changed(AnnotationPopulatorGeneration, v.Populator.Generation) ||
+		v.Source.State == SourceFound && changed(AnnotationSourceGeneration, v.Source.Generation)
+}
+
+func (v *view) outdatedEnding(reason string) ending {
+	e := v.workerEnding(nil)
+	e.reason, e.message = reason, fmt.Sprintf("Worker %q cannot start and its source or populator has changed", v.worker.Name)
+	return e
 }
 
 // cannotStart is the state of a container that somebody must do something for.
