@@ -6,20 +6,22 @@ import (
 )
 
 // Population is the filling of one claim and its record. The manager makes it
-// beside the claim, under the claim's name and owned by it; only the manager
-// writes it. After success it stays as the volume's provenance.
+// beside the claim, under the claim's name and owned by it, so that the first
+// column of a table, NAME, is the claim; only the manager writes it. After success it stays as the volume's provenance.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,categories=sluice
-// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
-// +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress.summary`
-// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.status.source.summary`
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`,description="Waiting, Provisioning, Populating, Binding, Succeeded or Failed"
+// +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress.summary`,description="What was written, of how much, as far as it is known"
+// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.status.source.summary`,description="What the claim is filled from, with its namespace if that is another one"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Attempt",type=integer,JSONPath=`.spec.attempt`,priority=1
-// +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.status.volumeName`,priority=1
-// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeName`,priority=1
+// +kubebuilder:printcolumn:name="Rate",type=string,JSONPath=`.status.progress.rate`,priority=1,description="How fast it is written; after the end, on average"
+// +kubebuilder:printcolumn:name="Attempts",type=integer,JSONPath=`.spec.attempt`,priority=1,description="How many attempts were begun"
+// +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.status.volumeName`,priority=1,description="The volume that is or was filled"
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeName`,priority=1,description="The node that the worker runs or ran on"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1,description="One word for where the claim is, as in its events"
+// +kubebuilder:printcolumn:name="Moved",type=date,JSONPath=`.status.progress.updatedAt`,priority=1,description="When the figures last changed, as far as it was seen"
 type Population struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -174,6 +176,9 @@ type SourceRevision struct {
 }
 
 // Progress counts what was written. It never goes backwards within an attempt.
+// While a worker runs it is known only where the manager may read the logs of
+// workers; in the end a worker's result tells it. The figures are a worker's
+// own, within the capacity of its volume.
 type Progress struct {
 	// bytes written so far.
 	// +optional
@@ -184,13 +189,21 @@ type Progress struct {
 	// files written so far.
 	// +optional
 	Files int64 `json:"files,omitempty"`
-	// bytesPerSecond is the rate since the last report.
+	// bytesPerSecond is the rate since the last report, 0 when unknown or when
+	// nothing moves; once the worker has ended, the average.
 	// +optional
 	BytesPerSecond int64 `json:"bytesPerSecond,omitempty"`
-	// summary is what the table shows: a percentage where the total is known,
-	// else the amount.
+	// updatedAt is when the figures of a running worker were last seen to
+	// change. They are read every 5 seconds, and less often where more than 100
+	// workers run.
+	// +optional
+	UpdatedAt *metav1.Time `json:"updatedAt,omitempty"`
+	// summary is what tables show: 40Mi/100Mi 40%, or what there is of it.
 	// +optional
 	Summary string `json:"summary,omitempty"`
+	// rate is bytesPerSecond as tables show it: 20Mi/s.
+	// +optional
+	Rate string `json:"rate,omitempty"`
 }
 
 // TemporaryReference names a temporary.

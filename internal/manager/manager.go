@@ -59,6 +59,9 @@ type Options struct {
 	// ExcludedNamespaces are left alone, beside kube-system, the manager's own
 	// namespace and those labelled sluice.dev/ignore: "true".
 	ExcludedNamespaces []string
+	// ProgressFromLogs has the progress of workers read from their logs, which
+	// needs the right to read the logs of all Pods.
+	ProgressFromLogs bool
 	// Workers is how many claims are worked on at the same time.
 	Workers int
 	// GracePeriod is how long running reconciles may take to end.

@@ -35,6 +35,12 @@ type Templates interface {
 		volume *corev1.PersistentVolume, attempt int32) *populate.Rendered
 }
 
+// Readings knows what running workers told of their progress.
+type Readings interface {
+	// Of returns the newest reading of a worker, by the UID of its Pod.
+	Of(pod types.UID) (populate.Reading, bool)
+}
+
 // Config is what an Observer reads from.
 type Config struct {
 	// Cache is the manager's cache, with CacheByObject and AddIndexes.
@@ -48,6 +54,8 @@ type Config struct {
 	Kinds *kinds.Registry
 	// Problems are the Warning events about temporaries.
 	Problems *Problems
+	// Readings, if set, are what running workers told of their progress.
+	Readings Readings
 	// Memory is what was written and is not in the cache yet.
 	Memory *Memory
 	// Templates evaluates Populators.
@@ -149,6 +157,7 @@ func (ob *Observer) origin(ctx context.Context, o populate.Observed) (populate.O
 		if p, ok := ob.Problems.Of(o.Workers[i].UID); ok && p.At.After(o.WorkerProblem.At) {
 			o.WorkerProblem = p
 		}
+		ob.reading(&o, o.Workers[i].UID)
 	}
 	if o.Consumers, err = ob.consumers(ctx, o.Claim); err != nil {
 		return o, false, err
@@ -158,6 +167,16 @@ func (ob *Observer) origin(ctx context.Context, o populate.Observed) (populate.O
 	}
 	o.Source, loading, err = ob.source(ctx, o.Populator, ref, o.Claim)
 	return o, loading, err
+}
+
+// reading adds what a worker told of its progress; of several the newest.
+func (ob *Observer) reading(o *populate.Observed, pod types.UID) {
+	if ob.Readings == nil {
+		return
+	}
+	if r, ok := ob.Readings.Of(pod); ok && r.At.After(o.Reading.At) {
+		o.Reading = r
+	}
 }
 
 // temporaries adds primes and workers: those that carry the claim's UID, and

@@ -261,6 +261,15 @@ func TestExplain(t *testing.T) {
 					st.Progress = &v1alpha1.Progress{Bytes: 512 << 20, TotalBytes: 2 << 30, Files: 12, BytesPerSecond: 64 << 20}
 				}),
 		},
+		"standing-still": {
+			reason: "figures that have not changed for a while say since when",
+			world: newWorld().served().at(v1alpha1.PhasePopulating, 1, v1alpha1.ReasonPopulationStarted, "Worker runs").
+				with(prime("1"), worker("1")).
+				change(func(_ *corev1.PersistentVolumeClaim, st *v1alpha1.PopulationStatus) {
+					st.VolumeName, st.Prime = "pv-1", &v1alpha1.TemporaryReference{Namespace: "shop", Name: "sluice-6f9b-1"}
+					st.Progress = &v1alpha1.Progress{Bytes: 512 << 20, TotalBytes: 2 << 30, Files: 12, UpdatedAt: &metav1.Time{Time: now.Add(-time.Minute)}}
+				}),
+		},
 		"temporary-deleted": {
 			reason: "a prime that someone deleted is missed, and its events are still told",
 			world: newWorld().served().at(v1alpha1.PhaseProvisioning, 2, v1alpha1.ReasonProvisioning, "Prime waits for its volume").

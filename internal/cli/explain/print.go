@@ -112,8 +112,12 @@ func age(now, at time.Time) string {
 // span is a length of time as kubectl shows ages.
 func span(d time.Duration) string { return duration.HumanDuration(max(d, 0)) }
 
-// progress says how far a worker is, as far as it is known.
-func progress(p *v1alpha1.Progress) string {
+// fresh is how old figures are at most while they move and are read in time.
+const fresh = 10 * time.Second
+
+// progress says how far a worker is, as far as it is known, and since when that
+// has been so, if it has been for longer than it takes to look again.
+func progress(p *v1alpha1.Progress, runs bool, now time.Time) string {
 	if p == nil || p.Bytes == 0 && p.Files == 0 && p.Summary == "" {
 		return ""
 	}
@@ -129,6 +133,9 @@ func progress(p *v1alpha1.Progress) string {
 		if left := p.TotalBytes - p.Bytes; left > 0 {
 			text += ", about " + span(time.Duration(float64(left)/float64(p.BytesPerSecond)*float64(time.Second))) + " to go"
 		}
+	}
+	if runs && p.UpdatedAt != nil && now.Sub(p.UpdatedAt.Time) > fresh {
+		text += ", as of " + age(now, p.UpdatedAt.Time) + " ago"
 	}
 	return text
 }

@@ -112,7 +112,7 @@ func Tell(f Facts) Story {
 	}
 	pop := populationOf(f)
 	if pop != nil {
-		s.recall(pop)
+		s.recall(pop, f.Now)
 	}
 	switch {
 	case c.DeletionTimestamp != nil:
@@ -143,7 +143,7 @@ func (s *Story) verdict(v Verdict, headline string, a advice) {
 }
 
 // recall takes over what the Population records.
-func (s *Story) recall(p *v1alpha1.Population) {
+func (s *Story) recall(p *v1alpha1.Population, now time.Time) {
 	st := &p.Status
 	s.Phase, s.Attempt, s.Result, s.Node = string(st.Phase), p.Spec.Attempt, st.Result, st.NodeName
 	s.Volume = cmp.Or(st.VolumeName, s.Volume)
@@ -157,7 +157,7 @@ func (s *Story) recall(p *v1alpha1.Population) {
 			s.Source = fmt.Sprintf("%s (generation %d)", src.Summary, src.Generation)
 		}
 	}
-	s.Progress = progress(st.Progress)
+	s.Progress = progress(st.Progress, st.Phase == v1alpha1.PhasePopulating, now)
 }
 
 // going tells of a claim that is being deleted.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -26,6 +27,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/kinds"
 	"github.com/sluice-dev/sluice/internal/manager"
 	"github.com/sluice-dev/sluice/internal/observe"
+	"github.com/sluice-dev/sluice/internal/progress"
 	"github.com/sluice-dev/sluice/internal/registration"
 )
 
@@ -61,10 +63,22 @@ func Setup(ctx context.Context, p manager.Parts) error {
 	programs := &observe.Programs{}
 	p.Kinds.Watch(registration.Kind, kinds.Full)
 	p.Kinds.Watch(observe.ReferenceGrantKind, kinds.Full)
-	observer := observe.New(observe.Config{
+	config := observe.Config{
 		Cache: mgr.GetCache(), Pending: pending, Live: mgr.GetAPIReader(),
 		Kinds: p.Kinds, Problems: problems, Memory: memory, Templates: programs, Now: p.Now,
-	})
+	}
+	var sampler *progress.Sampler
+	if p.Options.ProgressFromLogs {
+		sampler = progress.New(progress.Config{
+			Workers: mgr.GetCache(), Logs: progress.FromAPI(clients.CoreV1()), Clock: clock.RealClock{},
+			Log: mgr.GetLogger().WithName("progress"),
+		})
+		if err := mgr.Add(sampler); err != nil {
+			return fmt.Errorf("add reading of progress: %w", err)
+		}
+		config.Readings = sampler
+	}
+	observer := observe.New(config)
 	c := New(observer, apply.New(mgr.GetAPIReader(), mgr.GetClient()), event.New(mgr.GetEventRecorder(event.Controller)), p.Namespaces(), memory, p.Now)
 	w := &waker{cache: mgr.GetCache(), kinds: p.Kinds, memory: memory, programs: programs, log: mgr.GetLogger().WithName("population")}
 
@@ -86,6 +100,9 @@ func Setup(ctx context.Context, p manager.Parts) error {
 		WatchesRawSource(source.TypedFunc[observe.Key](func(ctx context.Context, q workqueue.TypedRateLimitingInterface[observe.Key]) error {
 			p.Kinds.Listen(func(change kinds.Change) { addAll(q, w.kindChanged(ctx, change)) })
 			problems.Listen(func(claim types.UID) { addAll(q, w.byUID(ctx, claim)) })
+			if sampler != nil {
+				sampler.Listen(func(claim types.UID) { addAll(q, w.byUID(ctx, claim)) })
+			}
 			return nil
 		})).
 		WithOptions(controller.TypedOptions[observe.Key]{

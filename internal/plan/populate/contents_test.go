@@ -161,7 +161,7 @@ func TestSuccessIsRecordedWithinBounds(t *testing.T) {
 			Group: "hello.k8s.io", Kind: "Hello", Name: "example", Generation: 7, Summary: "Hello/example",
 			Digest: "sha256:" + strings.Repeat("ab", 32),
 		},
-		Progress:   &v1alpha1.Progress{Bytes: 1 << 30, TotalBytes: 1 << 30, Files: 3, Summary: "100%"},
+		Progress:   &v1alpha1.Progress{Bytes: 1 << 30, TotalBytes: 1 << 30, Files: 3, Summary: "1Gi/1Gi 100%"},
 		VolumeName: "pv", VolumeUID: "volume", NodeName: "node-1",
 		Result: &v1alpha1.Result{
 			Attempt: 1, Succeeded: true, Message: "all [31m here", ExitCode: ptr.To[int32](0),

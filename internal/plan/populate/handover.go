@@ -123,12 +123,13 @@ func (v *view) succeed(pv *corev1.PersistentVolume) Decision {
 	}
 	result := v1alpha1.Result{Attempt: attempt, Succeeded: true, EndedAt: v.time()}
 	var said worker.Result
+	var end *corev1.ContainerStateTerminated
 	node := v.status().NodeName
 	if v.worker != nil && v.n == attempt {
 		e := v.workerEnding(nil)
 		result.SourceGeneration, result.PopulatorGeneration = e.source, e.populator
 		node = v.worker.Spec.NodeName
-		if _, end := progressOf(v.worker); end != nil {
+		if _, end = progressOf(v.worker); end != nil {
 			result.ExitCode = &end.ExitCode
 			at := end.FinishedAt
 			result.EndedAt = &at
@@ -149,25 +150,7 @@ func (v *view) succeed(pv *corev1.PersistentVolume) Decision {
 			if st.Source != nil && said.Digest != "" {
 				st.Source.Digest = said.Digest
 			}
-			st.Progress = progressDone(st.Progress, said, pv)
+			st.Progress = progressDone(st.Progress, said, end, pv)
 		},
 	})
-}
-
-// progressDone is the progress of a worker that has ended: its own figures,
-// which nobody vouches for, within the bounds of its volume.
-func progressDone(last *v1alpha1.Progress, said worker.Result, pv *corev1.PersistentVolume) *v1alpha1.Progress {
-	p := v1alpha1.Progress{Summary: "100%"}
-	if last != nil {
-		p.Bytes, p.Files = max(last.Bytes, last.TotalBytes), last.Files
-	}
-	if said.Bytes > 0 || said.Files > 0 {
-		p.Bytes, p.Files = said.Bytes, said.Files
-	}
-	capacity := pv.Spec.Capacity[corev1.ResourceStorage]
-	if limit := capacity.Value(); limit > 0 {
-		p.Bytes = min(p.Bytes, limit)
-	}
-	p.TotalBytes = p.Bytes
-	return &p
 }

@@ -73,6 +73,10 @@ type Observed struct {
 	PrimeProblem  Problem
 	WorkerProblem Problem
 
+	// Reading is the newest that a running worker told of its progress; zero
+	// when nothing is known.
+	Reading Reading
+
 	// Refused is why the API server refused this manager's last write for this
 	// claim, for example by quota or Pod Security; zero when it did not.
 	Refused Refusal

@@ -312,10 +312,13 @@ func (v *view) workerRunning() Decision {
 	if s := v.status().Source; s != nil {
 		what = s.Summary
 	}
-	return v.say(WhyWorkerRunning, 0, report{
+	progress, again := v.progressTold(v.status().Progress)
+	return v.say(WhyWorkerRunning, again, report{
 		phase: v1alpha1.PhasePopulating, reason: v1alpha1.ReasonPopulationStarted, event: normal,
 		message: fmt.Sprintf("Worker %q on node %q fills the volume from %s", w.Name, w.Spec.NodeName, what),
-		change:  func(st *v1alpha1.PopulationStatus) { st.NodeName = w.Spec.NodeName },
+		change: func(st *v1alpha1.PopulationStatus) {
+			st.NodeName, st.Progress = w.Spec.NodeName, progress
+		},
 	})
 }
 
