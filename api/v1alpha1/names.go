@@ -12,7 +12,7 @@ const (
 	// to: Population.spec.attempt, decimal.
 	LabelAttempt = "sluice.dev/attempt"
 
-	// LabelRole says what a temporary is: RolePrime or RoleWorker.
+	// LabelRole says what a temporary is: RolePrime, RoleScout or RoleWorker.
 	LabelRole = "sluice.dev/role"
 
 	// AnnotationNonce repeats Population.spec.nonce on a temporary. An object
@@ -52,6 +52,7 @@ const (
 // Values of LabelRole and AnnotationPopulate.
 const (
 	RolePrime           = "prime"
+	RoleScout           = "scout"
 	RoleWorker          = "worker"
 	PopulateImmediately = "immediately"
 )

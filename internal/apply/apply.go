@@ -72,6 +72,8 @@ func (a *Applier) Apply(ctx context.Context, step populate.Step) (Outcome, error
 		return a.writeStatus(ctx, s)
 	case populate.CreatePrime:
 		return a.create(ctx, s.Prime.DeepCopy(), claimUID(s.Prime))
+	case populate.CreateScout:
+		return a.create(ctx, s.Scout.DeepCopy(), claimUID(s.Scout))
 	case populate.CreateWorker:
 		return a.createWorker(ctx, s)
 	case populate.DeletePrime:

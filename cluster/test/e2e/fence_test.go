@@ -84,6 +84,11 @@ func TestFencePods(t *testing.T) {
 	if err := manager.Create(t.Context(), worker(claim)); err != nil {
 		t.Fatalf("a true worker is refused: %v", err)
 	}
+	scout := worker(claim)
+	scout.Labels[v1alpha1.LabelRole] = v1alpha1.RoleScout
+	if err := manager.Create(t.Context(), scout); err != nil {
+		t.Fatalf("a true scout is refused: %v", err)
+	}
 	privileged := func(p *corev1.Pod) *corev1.SecurityContext {
 		p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{}
 		return p.Spec.Containers[0].SecurityContext
@@ -99,7 +104,15 @@ func TestFencePods(t *testing.T) {
 		"NoOwner":     {func(p *corev1.Pod) { p.OwnerReferences = nil }, "owns"},
 		"OtherOwner":  {func(p *corev1.Pod) { p.OwnerReferences[0].UID = "other" }, "owns"},
 		"Name":        {func(p *corev1.Pod) { p.Name = "coredns" }, "named sluice-"},
-		"Role":        {func(p *corev1.Pod) { p.Labels[v1alpha1.LabelRole] = "other" }, "workers only"},
+		"Role":        {func(p *corev1.Pod) { p.Labels[v1alpha1.LabelRole] = "other" }, "workers and their scouts only"},
+		"ScoutMounts": {func(p *corev1.Pod) {
+			p.Labels[v1alpha1.LabelRole] = v1alpha1.RoleScout
+			p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "target", MountPath: "/mnt"}}
+		}, "no scout mount"},
+		"ScoutDevice": {func(p *corev1.Pod) {
+			p.Labels[v1alpha1.LabelRole] = v1alpha1.RoleScout
+			p.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "target", DevicePath: "/dev/target"}}
+		}, "no scout mount"},
 		"HostNetwork": {func(p *corev1.Pod) { p.Spec.HostNetwork = true }, "namespace of the node"},
 		"HostPID":     {func(p *corev1.Pod) { p.Spec.HostPID = true }, "namespace of the node"},
 		"HostIPC":     {func(p *corev1.Pod) { p.Spec.HostIPC = true }, "namespace of the node"},

@@ -91,11 +91,16 @@ func Make(f Facts) Plan {
 // temporary says that an object has label and name of a temporary of the claim
 // with this UID.
 func temporary(o client.Object, claim types.UID) bool {
-	prefix := strings.TrimSuffix(populate.TemporaryName(claim, 0), "0")
-	role := o.GetLabels()[v1alpha1.LabelRole]
+	name := populate.TemporaryName
+	switch o.GetLabels()[v1alpha1.LabelRole] {
+	case v1alpha1.RolePrime, v1alpha1.RoleWorker:
+	case v1alpha1.RoleScout:
+		name = populate.ScoutName
+	default:
+		return false
+	}
 	return o.GetLabels()[v1alpha1.LabelClaimUID] == string(claim) && o.GetUID() != claim &&
-		(role == v1alpha1.RolePrime || role == v1alpha1.RoleWorker) &&
-		o.GetName() == prefix+o.GetLabels()[v1alpha1.LabelAttempt]
+		o.GetName() == strings.TrimSuffix(name(claim, 0), "0")+o.GetLabels()[v1alpha1.LabelAttempt]
 }
 
 // rank puts workers before what they use.

@@ -61,6 +61,8 @@ func about(s populate.Step) []any {
 		return []any{"attempt", s.To}
 	case populate.CreatePrime:
 		return []any{"prime", s.Prime.Name}
+	case populate.CreateScout:
+		return []any{"scout", s.Scout.Name}
 	case populate.CreateWorker:
 		return []any{"worker", s.Worker.Name}
 	case populate.DeletePrime:

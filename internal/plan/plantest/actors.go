@@ -202,8 +202,8 @@ func (s *state) selectNode(p *corev1.PersistentVolumeClaim, add adder) {
 // schedule gives a worker its node, once its prime is Bound; before that it
 // chooses the node that the prime is provisioned for.
 func (s *state) schedule(pod *corev1.Pod, add adder) {
-	p := s.pvc(pod.Name)
-	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || p == nil || p.DeletionTimestamp != nil || !names(pod, pod.Name) {
+	p := s.pvc(claimNamed(pod))
+	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || p == nil || p.DeletionTimestamp != nil {
 		return
 	}
 	switch {
@@ -217,8 +217,46 @@ func (s *state) schedule(pod *corev1.Pod, add adder) {
 				metav1.SetMetaDataAnnotation(&p.ObjectMeta, selectedNode, "node-1")
 			})
 		})
+		for _, d := range s.vols {
+			if available(d) && p.Spec.VolumeName == "" {
+				add("scheduler matches "+p.Name+" with "+d.pv.Name, func(s *state) { s.bind(p, d, true) })
+			}
+		}
 	}
 }
+
+// claimNamed is the claim among a Pod's volumes.
+func claimNamed(pod *corev1.Pod) string {
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			return v.PersistentVolumeClaim.ClaimName
+		}
+	}
+	return ""
+}
+
+// mounts says that a container of a Pod mounts a volume of the kind that is
+// asked for. The kubelet looks at no other volumes.
+func mounts(pod *corev1.Pod, is func(corev1.VolumeSource) bool) bool {
+	for _, v := range pod.Spec.Volumes {
+		if !is(v.VolumeSource) {
+			continue
+		}
+		for i := range pod.Spec.Containers {
+			if slices.ContainsFunc(pod.Spec.Containers[i].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func ofClaim(v corev1.VolumeSource) bool { return v.PersistentVolumeClaim != nil }
+
+// ofFiles is a ConfigMap. There are none in the model.
+func ofFiles(v corev1.VolumeSource) bool { return v.ConfigMap != nil }
+
+func isScout(pod *corev1.Pod) bool { return pod.Labels[v1alpha1.LabelRole] == v1alpha1.RoleScout }
 
 // kubelet starts, ends, stops and removes workers.
 func (s *state) kubelet(pod *corev1.Pod, add adder) {
@@ -238,9 +276,10 @@ func (s *state) kubelet(pod *corev1.Pod, add adder) {
 		add("worker "+pod.Name+" fails", func(s *state) { s.endWorker(pod, 1, false) })
 	case st.Running != nil:
 		add("worker "+pod.Name+" succeeds", func(s *state) { s.endWorker(pod, 0, true) })
-	case st.Terminated == nil:
-		// The kubelet starts no Pod whose claim is being deleted.
-		if p := s.pvc(pod.Name); p != nil && p.DeletionTimestamp == nil && p.Spec.VolumeName != "" {
+	case st.Terminated == nil && pod.Status.Phase == corev1.PodPending && !mounts(pod, ofFiles):
+		// The kubelet starts no Pod whose claim is being deleted, and none that
+		// mounts a ConfigMap which does not exist.
+		if p := s.pvc(claimNamed(pod)); p != nil && p.DeletionTimestamp == nil && p.Spec.VolumeName != "" {
 			if d := s.disk(p.Spec.VolumeName); d != nil && !d.destroyed {
 				add("kubelet starts worker "+pod.Name, func(s *state) { s.startWorker(pod, d) })
 			}

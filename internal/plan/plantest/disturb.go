@@ -101,8 +101,13 @@ func (s *state) failures() []action {
 		if containerState(p).Running != nil && p.DeletionTimestamp == nil && !s.sc.AlwaysFails {
 			add("worker "+p.Name+" fails", func(s *state) { s.endWorker(p, 1, false) })
 		}
+		if isScout(p) && p.Spec.NodeName != "" && p.Status.Phase == corev1.PodPending && p.DeletionTimestamp == nil {
+			add("kubelet refuses scout "+p.Name, func(s *state) {
+				s.editPod(p, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+			})
+		}
 	}
-	if s.sc.WaitForConsumer {
+	if s.sc.WaitForConsumer || s.sc.Immediately {
 		for _, p := range s.pvcs {
 			if isPrime(p) && p.Spec.VolumeName == "" && p.Annotations[selectedNode] != "" && p.DeletionTimestamp == nil {
 				add("provisioner gives the node of "+p.Name+" back", func(s *state) {
@@ -173,6 +178,8 @@ func stepName(step populate.Step) string {
 		return "write status " + string(t.Status.Phase) + "/" + ready(t.Status.Conditions)
 	case populate.CreatePrime:
 		return "create prime " + t.Prime.Name
+	case populate.CreateScout:
+		return "create scout " + t.Scout.Name
 	case populate.CreateWorker:
 		return "create worker " + t.Worker.Name
 	case populate.DeletePrime:

@@ -30,6 +30,7 @@ var scenarios = []plantest.Scenario{
 	{Name: "NameTaken", NameTaken: true},
 	{Name: "AlwaysFails", AlwaysFails: true},
 	{Name: "ForeignVolume", ForeignVolume: true},
+	{Name: "ForeignVolumeFilledImmediately", ForeignVolume: true, Immediately: true},
 }
 
 func TestExplore(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 var Invariants = []string{
 	"F1 a claim is bound to no volume but one that exactly one worker filled, that was never Released and whose storage stands",
 	"F1 no Population claims success of anything else",
-	"F1 no worker is made before its prime is Bound, unless its scheduling has to choose the node",
-	"F2 nothing is written to somebody's volume, none is destroyed by our deletes, and each is given back as it was",
+	"F1 no worker is made before its prime is Bound",
+	"F2 nothing is written to, nor mounted of, somebody's volume, none is destroyed by our deletes, and each is given back as it was",
 	"F2 a filled volume is handed over with the policy of its class and, unless a user meddles, is never destroyed",
 	"F2 no object is touched that is not ours, no Population of a living claim is deleted",
 	"F3 at rest nothing temporary is left but the last failed worker",
@@ -39,6 +39,13 @@ func (s *state) check() string {
 			return fmt.Sprintf("F4: volume %q is written to by %v", d.pv.Name, d.writers)
 		case d.filled && d.destroyed && !s.meddled && s.claim() != nil && s.claim().Spec.VolumeName == "":
 			return fmt.Sprintf("F2: filled volume %q is destroyed", d.pv.Name)
+		}
+	}
+	for _, p := range s.pods {
+		if c := s.pvc(claimNamed(p)); p.Spec.NodeName != "" && c != nil && mounts(p, ofClaim) {
+			if d := s.disk(c.Spec.VolumeName); d != nil && d.foreign {
+				return fmt.Sprintf("F2: Pod %q mounts somebody's volume %q", p.Name, d.pv.Name)
+			}
 		}
 	}
 	c := s.claim()
@@ -90,7 +97,7 @@ func (s *state) unrest() string {
 		if p.Labels[v1alpha1.LabelRole] == "" {
 			continue
 		}
-		if workers++; !keeps || workers > 1 {
+		if workers++; !keeps || workers > 1 || isScout(p) {
 			return "F3: worker " + p.Name + " is left"
 		}
 	}

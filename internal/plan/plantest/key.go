@@ -74,6 +74,8 @@ func (s *state) fits(step populate.Step, k *keyer) {
 	case populate.CreateWorker:
 		uid, rv = string(t.Record.UID), t.Record.ResourceVersion
 		k.uid(t.Worker.Annotations[populate.AnnotationPrimeUID])
+	case populate.CreateScout:
+		uid = t.Scout.Annotations[v1alpha1.AnnotationNonce]
 	case populate.CreatePrime:
 		uid = t.Prime.Annotations[v1alpha1.AnnotationNonce]
 	case populate.DeletePopulation:

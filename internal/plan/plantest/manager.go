@@ -177,6 +177,8 @@ func (s *state) apply(step populate.Step, uid types.UID, late bool) bool {
 		return s.writeStatus(t)
 	case populate.CreatePrime:
 		return s.createPrime(t)
+	case populate.CreateScout:
+		return s.createPod(t.Scout, "scout")
 	case populate.CreateWorker:
 		if !s.writeStatus(t.Record) {
 			return false
@@ -193,7 +195,7 @@ func (s *state) apply(step populate.Step, uid types.UID, late bool) bool {
 		if p == nil || (t.UID != "" && p.UID != t.UID) || (t.ResourceVersion != "" && p.ResourceVersion != t.ResourceVersion) {
 			return false
 		}
-		if p.Labels[v1alpha1.LabelRole] != v1alpha1.RoleWorker {
+		if role := p.Labels[v1alpha1.LabelRole]; role != v1alpha1.RoleWorker && role != v1alpha1.RoleScout {
 			s.breach("F2: Pod %q, which is not ours, is deleted", p.Name)
 		}
 		s.deletePod(p)
@@ -267,17 +269,21 @@ func (s *state) createPrime(t populate.CreatePrime) bool {
 }
 
 func (s *state) createWorker(t populate.CreateWorker, late bool) bool {
-	if s.pod(t.Worker.Name) != nil {
-		return false
-	}
 	prime := s.pvc(t.Worker.Name)
-	if !late && s.frozen == nil && !s.sc.Immediately && (prime == nil || prime.Status.Phase != corev1.ClaimBound) {
+	if s.pod(t.Worker.Name) == nil && !late && s.frozen == nil && (prime == nil || prime.Status.Phase != corev1.ClaimBound) {
 		s.breach("F1: worker %q is created before its prime is Bound", t.Worker.Name)
 	}
-	w := t.Worker.DeepCopy()
-	w.UID = s.newUID("worker")
-	w.Status.Phase = corev1.PodPending
-	s.addPod(w)
+	return s.createPod(t.Worker, "worker")
+}
+
+func (s *state) createPod(pod *corev1.Pod, what string) bool {
+	if s.pod(pod.Name) != nil {
+		return false
+	}
+	p := pod.DeepCopy()
+	p.UID = s.newUID(what)
+	p.Status.Phase = corev1.PodPending
+	s.addPod(p)
 	return true
 }
 

@@ -1,6 +1,7 @@
 package plantest_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -113,6 +114,40 @@ func TestMutants(t *testing.T) {
 				d.Step = populate.CreateWorker{Worker: w, Record: populate.WriteStatus{
 					Namespace: pop.Namespace, Name: pop.Name, UID: pop.UID, ResourceVersion: pop.ResourceVersion, Status: pop.Status,
 				}}
+			}),
+		},
+		"WorkerInsteadOfScout": {
+			reason:   "A worker that the scheduler gives a volume to could write to somebody's before that is seen",
+			scenario: plantest.Scenario{Immediately: true},
+			planner: rash(func(o *populate.Observed, d *populate.Decision) {
+				s, ok := d.Step.(populate.CreateScout)
+				if !ok {
+					return
+				}
+				w := s.Scout.DeepCopy()
+				w.Name, w.Labels[v1alpha1.LabelRole] = o.Primes[0].Name, v1alpha1.RoleWorker
+				pop := o.Population
+				d.Step = populate.CreateWorker{Worker: w, Record: populate.WriteStatus{
+					Namespace: pop.Namespace, Name: pop.Name, UID: pop.UID, ResourceVersion: pop.ResourceVersion, Status: pop.Status,
+				}}
+			}),
+		},
+		"ScoutMountsItsVolume": {
+			reason:   "To mount a volume can be to format it, and gives it to a group: a scout may be given anybody's",
+			scenario: plantest.Scenario{Immediately: true, ForeignVolume: true},
+			planner: rash(func(_ *populate.Observed, d *populate.Decision) {
+				if s, ok := d.Step.(populate.CreateScout); ok {
+					s.Scout.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: v1alpha1.TargetVolume, MountPath: v1alpha1.TargetPath}}
+				}
+			}),
+		},
+		"ScoutForgotten": {
+			reason:   "A scout whose prime has its volume is of no use any more",
+			scenario: plantest.Scenario{Immediately: true},
+			planner: blind(func(o *populate.Observed) {
+				if len(o.Primes) == 0 || o.Primes[0].Spec.VolumeName != "" {
+					o.Workers = slices.DeleteFunc(o.Workers, func(w corev1.Pod) bool { return w.Labels[v1alpha1.LabelRole] == v1alpha1.RoleScout })
+				}
 			}),
 		},
 		"ForeignVolumeTrusted": {

@@ -99,5 +99,8 @@ func Populator() *v1alpha1.Populator {
 
 // WorkerPod is what the model's template renders.
 func WorkerPod() *corev1.Pod {
-	return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.WorkerContainer, Image: "example.com/hello"}}}}
+	return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: v1alpha1.WorkerContainer, Image: "example.com/hello",
+		VolumeMounts: []corev1.VolumeMount{{Name: v1alpha1.TargetVolume, MountPath: v1alpha1.TargetPath}},
+	}}}}
 }

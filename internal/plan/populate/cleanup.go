@@ -21,7 +21,7 @@ func gone(v *view) (Decision, bool) {
 	if v.claim != nil {
 		return Decision{}, false
 	}
-	if !v.Live && (v.leftovers() || v.prime != nil || v.worker != nil) {
+	if !v.Live && (v.leftovers() || v.prime != nil || v.worker != nil || v.scout != nil) {
 		// Temporaries are seen by another watch than the claim: one may be ahead.
 		return Decision{Need: NeedLive, Why: WhyGone}, true
 	}
@@ -126,10 +126,13 @@ func (v *view) primes() []*corev1.PersistentVolumeClaim {
 }
 
 func (v *view) workers() []*corev1.Pod {
-	if v.worker == nil {
-		return v.otherWorkers
+	var own []*corev1.Pod
+	for _, w := range []*corev1.Pod{v.worker, v.scout} {
+		if w != nil {
+			own = append(own, w)
+		}
 	}
-	return append([]*corev1.Pod{v.worker}, v.otherWorkers...)
+	return append(own, v.otherWorkers...)
 }
 
 // sweep decides the next delete among temporaries that will not be used any

@@ -97,6 +97,12 @@ type CreatePrime struct {
 	Prime *corev1.PersistentVolumeClaim
 }
 
+// CreateScout creates the Pod by which a scheduler chooses the prime's node. It
+// writes to nothing, so there is no record of it.
+type CreateScout struct {
+	Scout *corev1.Pod
+}
+
 // CreateWorker writes the Record, then creates the ConfigMap of files, if there
 // is one, then the worker. Unless the Record was written nothing is created:
 // it is the durable word that a worker of this attempt may exist, which lets a
@@ -115,7 +121,7 @@ type DeletePrime struct {
 	ResourceVersion string
 }
 
-// DeleteWorker deletes a worker. Preconditions: UID, and ResourceVersion where
+// DeleteWorker deletes a worker or a scout. Preconditions: UID, and ResourceVersion where
 // set.
 type DeleteWorker struct {
 	Namespace, Name string
@@ -189,6 +195,7 @@ func (DeletePopulation) step() {}
 func (Allocate) step()         {}
 func (WriteStatus) step()      {}
 func (CreatePrime) step()      {}
+func (CreateScout) step()      {}
 func (CreateWorker) step()     {}
 func (DeletePrime) step()      {}
 func (DeleteWorker) step()     {}

@@ -92,6 +92,9 @@ func arrange(data []byte) populate.Observed {
 	}
 	for i := range d.roll(3) {
 		w := corev1.Pod{ObjectMeta: arrangeMeta(d, v1alpha1.RoleWorker, i)}
+		if d.roll(4) == 0 && w.Labels != nil && w.Name != "innocent" {
+			w.Labels[v1alpha1.LabelRole], w.Name = v1alpha1.RoleScout, populate.ScoutName(uid, int32(1+d.roll(2)))
+		}
 		w.Status.Phase = pick(d, corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown)
 		switch d.roll(4) {
 		case 0:
@@ -243,7 +246,7 @@ func ownOnly(t *testing.T, o populate.Observed, step populate.Step) {
 	}
 	if s, ok := step.(populate.DeleteWorker); ok {
 		for i := range o.Workers {
-			if w := &o.Workers[i]; w.Name == s.Name && w.UID == s.UID && !ours(w, v1alpha1.RoleWorker) {
+			if w := &o.Workers[i]; w.Name == s.Name && w.UID == s.UID && !ours(w, v1alpha1.RoleWorker) && !ours(w, v1alpha1.RoleScout) {
 				t.Fatalf("deletes Pod %q, which is not ours", w.Name)
 			}
 		}

@@ -21,9 +21,6 @@ func (v *view) handOver() Decision {
 	name, bound := boundTo(v.prime)
 	pv := v.volume(name)
 	policy := corev1.PersistentVolumeReclaimPolicy(v.worker.Annotations[AnnotationReclaimPolicy])
-	if policy == "" && pv != nil { // the worker was made before there was a volume
-		policy = pv.Spec.PersistentVolumeReclaimPolicy
-	}
 	if !bound || !whole(v.prime, pv, v.status().VolumeUID, policy) {
 		return v.fail(WhyLost, ending{reason: v1alpha1.ReasonVolumeLost, message: fmt.Sprintf(
 			"Volume %q was released, deleted or changed before it was handed over", name)})

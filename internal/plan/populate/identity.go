@@ -121,14 +121,22 @@ const (
 // and the next attempt is numbered beyond all that are believed.
 const attemptReach = 1 << 20
 
-// kin judges an object that stands for a prime or a worker of a claim whose
-// record is at an attempt, and returns the attempt that it belongs to.
+// nameOf is the name of a temporary in a role.
+func nameOf(role string, claim types.UID, attempt int32) string {
+	if role == v1alpha1.RoleScout {
+		return ScoutName(claim, attempt)
+	}
+	return TemporaryName(claim, attempt)
+}
+
+// kin judges an object that stands for a prime, a worker or a scout of a claim
+// whose record is at an attempt, and returns the attempt that it belongs to.
 func kin(o metav1.Object, claim types.UID, role, nonce string, attempt int32) (kinship, int32) {
 	l := o.GetLabels()
 	n, err := strconv.ParseInt(l[v1alpha1.LabelAttempt], 10, 32)
 	last := min(int64(attempt)+attemptReach, math.MaxInt32-1)
 	if err != nil || n < 1 || n > last || l[v1alpha1.LabelClaimUID] != string(claim) || l[v1alpha1.LabelRole] != role ||
-		o.GetName() != TemporaryName(claim, int32(n)) {
+		o.GetName() != nameOf(role, claim, int32(n)) {
 		return foreign, 0
 	}
 	if nonce == "" || o.GetAnnotations()[v1alpha1.AnnotationNonce] != nonce || !hasOwner(o, claim) {

@@ -46,6 +46,8 @@ func describe(s populate.Step) string {
 		return fmt.Sprintf("status %s %s", s.Status.Phase, readyReason(s.Status))
 	case populate.CreatePrime:
 		return "create prime " + s.Prime.Name
+	case populate.CreateScout:
+		return "create scout " + s.Scout.Name
 	case populate.CreateWorker:
 		return fmt.Sprintf("record %s, create worker %s", s.Record.Status.Prime.UID, s.Worker.Name)
 	case populate.DeletePrime:

@@ -49,7 +49,7 @@ type Observed struct {
 	Class *storagev1.StorageClass
 
 	// Primes are all claims, and Workers all Pods, that carry the claim's UID
-	// in LabelClaimUID, or stand under a name that an attempt of this claim
+	// in LabelClaimUID, scouts included, or stand under a name that an attempt of this claim
 	// would use. Whether they are ours is for Next to judge.
 	Primes  []corev1.PersistentVolumeClaim
 	Workers []corev1.Pod

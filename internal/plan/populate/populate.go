@@ -17,6 +17,7 @@
 //	attempt failed      result n failed                             back-off, then allocate n+1; or stay Failed
 //	worker n            own worker                                  wait; succeeded: hand over; failed: result n
 //	prime n             own prime, no worker                        wait for its volume; then record and worker
+//	prime n, no node    filled before a consumer is about           scout, until the prime has its volume
 //	worker lost         recorded, but no worker                     result n
 //	admission           nothing of attempt n                        checks in order, each a reason to wait
 //	admitted            all checks passed                           Population / allocate / prime

@@ -79,15 +79,15 @@ func admitted(v *view) Decision {
 // has another name.
 func (v *view) nameTaken() (Decision, bool) {
 	kind, taken := v.taken(v.n)
-	refused := v.Refused.Reason == v1alpha1.ReasonNameTaken && (v.lastRefused(CreatePrime{}) || v.lastRefused(CreateWorker{}))
-	if !taken && !refused {
-		return Decision{}, false
+	refused := v.Refused.Reason == v1alpha1.ReasonNameTaken && (v.lastRefused(CreatePrime{}) || v.lastRefused(CreateScout{}) || v.lastRefused(CreateWorker{}))
+	switch {
+	case taken:
+		return v.fail(WhyNameTaken, ending{reason: v1alpha1.ReasonNameTaken, message: fmt.Sprintf(
+			"A %s %q in namespace %q is not of Sluice's making", kind, v.name(), v.namespace)}), true
+	case refused: // whoever looked at what stands there knows what is wrong with it
+		return v.fail(WhyNameTaken, ending{reason: v1alpha1.ReasonNameTaken, message: clean(v.Refused.Message)}), true
 	}
-	if kind == "" {
-		kind = "object"
-	}
-	return v.fail(WhyNameTaken, ending{reason: v1alpha1.ReasonNameTaken, message: fmt.Sprintf(
-		"A %s %q in namespace %q is not of Sluice's making", kind, v.name(), v.namespace)}), true
+	return Decision{}, false
 }
 
 // lastRefused says that the last write was a step of this kind and was refused.
@@ -146,8 +146,8 @@ func primeStands(v *view) (Decision, bool) {
 		return v.fail(WhyLost, ending{reason: v1alpha1.ReasonVolumeLost, message: fmt.Sprintf("Volume %q of prime %q is gone", name, p.Name)}), true
 	}
 	if !bound {
-		if v.workerFirst() {
-			return v.createWorker(nil), true
+		if v.scouting() {
+			return v.sendScout(), true
 		}
 		return v.primePending(), true
 	}
@@ -157,6 +157,9 @@ func primeStands(v *view) (Decision, bool) {
 		return v.fail(WhyPrimeForeign, v.boundToForeign(name)), true
 	case provisioned:
 		if pv.Status.Phase == corev1.VolumeBound && pv.DeletionTimestamp == nil {
+			if d, ok := v.recallScout(); ok {
+				return d, true
+			}
 			return v.createWorker(pv), true
 		}
 	case unknown:
@@ -197,7 +200,7 @@ func workerLost(v *view) (Decision, bool) {
 // primePending is the case of a prime that waits for its volume.
 func (v *view) primePending() Decision {
 	p := v.prime
-	if p.Spec.VolumeName == "" && v.waitsForConsumer() {
+	if p.Spec.VolumeName == "" && v.waitsForConsumer() && !v.scouting() {
 		mine, wanted := p.Annotations[annSelectedNode], v.claim.Annotations[annSelectedNode]
 		if wanted != "" && mine != wanted {
 			e := ending{reason: v1alpha1.ReasonProvisioningFailed, message: fmt.Sprintf("The claim was given another node than prime %q", p.Name)}

@@ -27,6 +27,8 @@ type view struct {
 	// prime and worker are those of attempt n, own ones only.
 	prime  *corev1.PersistentVolumeClaim
 	worker *corev1.Pod
+	// scout is the scout of prime n, while it may be of use.
+	scout *corev1.Pod
 	// otherPrimes and otherWorkers are ours to delete: of other attempts, of a
 	// Population that is no more, or bereft of their owner.
 	otherPrimes  []*corev1.PersistentVolumeClaim
@@ -73,11 +75,17 @@ func look(o Observed) *view {
 	}
 	for i := range v.Workers {
 		w := &v.Workers[i]
-		k, n := kin(w, o.ClaimUID, v1alpha1.RoleWorker, nonce, v.n)
+		role := v1alpha1.RoleWorker
+		if w.Labels[v1alpha1.LabelRole] == v1alpha1.RoleScout {
+			role = v1alpha1.RoleScout
+		}
+		k, n := kin(w, o.ClaimUID, role, nonce, v.n)
 		v.highest = max(v.highest, n)
 		switch {
-		case k == own && n == v.n:
+		case k == own && n == v.n && role == v1alpha1.RoleWorker:
 			v.worker = w
+		case k == own && n == v.n && v.prime != nil && !v.recorded() && v.failed() == nil:
+			v.scout = w
 		case k != foreign:
 			v.otherWorkers = append(v.otherWorkers, w)
 		}
@@ -177,17 +185,6 @@ func (v *view) waitsForConsumer() bool {
 // immediately says that the claim asks to be filled before it has a consumer.
 func (v *view) immediately() bool {
 	return v.claim != nil && v.claim.Annotations[v1alpha1.AnnotationPopulate] == v1alpha1.PopulateImmediately
-}
-
-// workerFirst says that the worker's own scheduling has to choose the node.
-func (v *view) workerFirst() bool {
-	if !v.waitsForConsumer() || !v.immediately() {
-		return false
-	}
-	if v.prime != nil {
-		return v.prime.Annotations[annSelectedNode] == ""
-	}
-	return v.claim.Annotations[annSelectedNode] == ""
 }
 
 // age is how long ago something was created, never negative.

@@ -34,6 +34,8 @@ const (
 	WhyNodeGone     = "provisioner gave the node back"
 	WhyPrimeForeign = "prime is bound to a foreign volume"
 	WhyPrimeGoing   = "prime is being deleted"
+	WhyCreateScout  = "prime needs a node: scout is created"
+	WhyScoutDone    = "scout goes"
 	WhyTemplate     = "template yields no worker"
 	WhyCreateWorker = "prime is bound: worker is created"
 	WhyRefused      = "the API server refused the write"

@@ -22,38 +22,46 @@ const unschedulablePatience = time.Minute
 func clean(text string) string { return worker.Clean(text) }
 
 // createWorker decides to record and create the worker of attempt n on the
-// volume of its prime; pv is nil where the worker's scheduling has to come
-// first.
+// volume of its prime.
 func (v *view) createWorker(pv *corev1.PersistentVolume) Decision {
+	if d, ok := v.mayCreate(CreateWorker{}); !ok {
+		return d
+	}
+	step := CreateWorker{Record: v.record(pv), Worker: v.newWorker(pv)}
+	if len(v.Rendered.Files) > 0 {
+		step.Files = v.newFiles()
+	}
+	return Decision{Step: step, Why: WhyCreateWorker}
+}
+
+// mayCreate says whether a worker or its scout, whichever the step makes, may be
+// made now, and was rendered; if not, what to do about it.
+func (v *view) mayCreate(step Step) (Decision, bool) {
 	if ob := v.obstacle(); ob != nil && ob.reason != v1alpha1.ReasonWaitingForConsumer {
 		if ob.reason == v1alpha1.ReasonNotGranted {
 			ob.reason = v1alpha1.ReasonGrantRevoked
 		}
-		return v.wait(WhyWaiting, ob)
+		return v.wait(WhyWaiting, ob), false
 	}
 	if d, ok := v.nameTaken(); ok {
-		return d
+		return d, false
 	}
-	if d, ok := v.refused(CreateWorker{}); ok {
-		return d
+	if d, ok := v.refused(step); ok {
+		return d, false
 	}
 	r := v.Rendered
 	switch {
 	case r == nil || r.Attempt != v.n:
-		return Decision{Need: NeedRender, Why: WhyCreateWorker}
+		return Decision{Need: NeedRender, Why: WhyCreateWorker}, false
 	case r.Reason != "" || r.Pod == nil:
-		return v.notRendered()
+		return v.notRendered(), false
 	}
 	if ob := v.outOfReach(r.Objects); ob != nil {
 		// The source was read live; the caches have yet to see it.
 		ob.again = recheck
-		return v.wait(WhyWaiting, ob)
+		return v.wait(WhyWaiting, ob), false
 	}
-	step := CreateWorker{Record: v.record(pv), Worker: v.newWorker(pv)}
-	if len(r.Files) > 0 {
-		step.Files = v.newFiles()
-	}
-	return Decision{Step: step, Why: WhyCreateWorker}
+	return Decision{}, true
 }
 
 // notRendered is what becomes of an attempt whose worker could not be rendered.
@@ -88,10 +96,7 @@ func (v *view) record(pv *corev1.PersistentVolume) WriteStatus {
 	}
 	r.change = func(st *v1alpha1.PopulationStatus) {
 		st.Prime = &v1alpha1.TemporaryReference{Namespace: v.prime.Namespace, Name: v.prime.Name, UID: v.prime.UID}
-		st.VolumeName, st.VolumeUID = "", ""
-		if pv != nil {
-			st.VolumeName, st.VolumeUID = pv.Name, pv.UID
-		}
+		st.VolumeName, st.VolumeUID = pv.Name, pv.UID
 		if st.StartedAt == nil {
 			st.StartedAt = v.time()
 		}
@@ -103,29 +108,45 @@ func (v *view) record(pv *corev1.PersistentVolume) WriteStatus {
 // newWorker is the rendered Pod with its identity, its owner and its volumes.
 func (v *view) newWorker(pv *corev1.PersistentVolume) *corev1.Pod {
 	w := v.Rendered.Pod.DeepCopy()
-	w.Namespace, w.Name, w.GenerateName = v.namespace, v.name(), ""
+	v.identify(w, v.name(), v1alpha1.RoleWorker)
+	w.Annotations[AnnotationPrimeUID] = string(v.prime.UID)
+	w.Annotations[AnnotationSourceGeneration] = strconv.FormatInt(v.Source.Generation, 10)
+	w.Annotations[AnnotationPopulatorGeneration] = strconv.FormatInt(v.Populator.Generation, 10)
+	w.Annotations[AnnotationReclaimPolicy] = string(pv.Spec.PersistentVolumeReclaimPolicy)
+
+	spec := &w.Spec
+	spec.ActiveDeadlineSeconds = v.Populator.Spec.DeadlineSeconds
+	spec.Volumes = append(spec.Volumes, targetVolume(v.name()))
+	if len(v.Rendered.Files) > 0 {
+		spec.Volumes = append(spec.Volumes, corev1.Volume{
+			Name: v1alpha1.FilesVolume,
+			VolumeSource: corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: v.name()}},
+			},
+		})
+	}
+	return w
+}
+
+// identify makes a rendered Pod one of attempt n, in a role, with all that the
+// planner owns of both roles.
+func (v *view) identify(w *corev1.Pod, name, role string) {
+	w.Namespace, w.Name, w.GenerateName = v.namespace, name, ""
 	w.OwnerReferences = ownedBy(v.claim)
 	if w.Labels == nil {
 		w.Labels = map[string]string{}
 	}
-	maps.Copy(w.Labels, labels(v.ClaimUID, v.n, v1alpha1.RoleWorker))
+	maps.Copy(w.Labels, labels(v.ClaimUID, v.n, role))
 	if w.Annotations == nil {
 		w.Annotations = map[string]string{}
 	}
 	w.Annotations[v1alpha1.AnnotationNonce] = v.pop.Spec.Nonce
 	w.Annotations[v1alpha1.AnnotationClaim] = v.Namespace + "/" + v.Name
-	w.Annotations[AnnotationPrimeUID] = string(v.prime.UID)
-	w.Annotations[AnnotationSourceGeneration] = strconv.FormatInt(v.Source.Generation, 10)
-	w.Annotations[AnnotationPopulatorGeneration] = strconv.FormatInt(v.Populator.Generation, 10)
-	if pv != nil {
-		w.Annotations[AnnotationReclaimPolicy] = string(pv.Spec.PersistentVolumeReclaimPolicy)
-	}
 
 	spec := &w.Spec
 	spec.RestartPolicy = corev1.RestartPolicyNever
 	spec.EnableServiceLinks = ptr.To(false)
 	spec.TerminationGracePeriodSeconds = ptr.To[int64](5)
-	spec.ActiveDeadlineSeconds = v.Populator.Spec.DeadlineSeconds
 	// Where the volume can be reached is written on the volume; what the waiting
 	// Pod tolerates, the worker must tolerate too, to get to the same node.
 	if v.waitsForConsumer() {
@@ -136,21 +157,16 @@ func (v *view) newWorker(pv *corev1.PersistentVolume) *corev1.Pod {
 			}
 		}
 	}
-	spec.Volumes = append(spec.Volumes, corev1.Volume{
+}
+
+// targetVolume is the Pod's volume of a prime.
+func targetVolume(prime string) corev1.Volume {
+	return corev1.Volume{
 		Name: v1alpha1.TargetVolume,
 		VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: v.name()},
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: prime},
 		},
-	})
-	if len(v.Rendered.Files) > 0 {
-		spec.Volumes = append(spec.Volumes, corev1.Volume{
-			Name: v1alpha1.FilesVolume,
-			VolumeSource: corev1.VolumeSource{
-				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: v.name()}},
-			},
-		})
 	}
-	return w
 }
 
 func addTolerations(to, more []corev1.Toleration) []corev1.Toleration {
@@ -235,13 +251,8 @@ func (v *view) workerPending() Decision {
 		r.reason, r.message = v1alpha1.ReasonSourceMissing, message
 		return v.say(WhyWorkerPending, 10*recheck, r)
 	}
-	if c := podCondition(w, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-		if wait := unschedulablePatience - v.age(c.LastTransitionTime.Time); wait > 0 {
-			return Decision{RequeueAfter: wait, Why: WhyWorkerPending}
-		}
-		r.reason = v1alpha1.ReasonWorkerUnschedulable
-		r.message = fmt.Sprintf("No node for worker %q: %s", w.Name, clean(c.Message))
-		return v.say(WhyWorkerPending, 10*recheck, r)
+	if d, ok := v.unschedulable(w, r.phase); ok {
+		return d
 	}
 	if waiting := cannotStart(w); waiting != nil {
 		if v.outdated() {

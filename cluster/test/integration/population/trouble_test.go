@@ -138,6 +138,7 @@ func TestForeignVolumeIsGivenBack(t *testing.T) {
 	// The claim itself has no consumer, so Kubernetes does not match it.
 	claim := newClaim(ns, "claim", simulate.ClassWait)
 	claim.Annotations = map[string]string{v1alpha1.AnnotationPopulate: v1alpha1.PopulateImmediately}
+	workers := watchWorkers(t, ns)
 	create(t, claim)
 	t.Cleanup(func() { gone(t, claim); gone(t, theirs) })
 
@@ -158,6 +159,9 @@ func TestForeignVolumeIsGivenBack(t *testing.T) {
 		}
 		return nil
 	})
+	if seen := workers(); len(seen) > 0 {
+		t.Errorf("Pods %q could have mounted somebody's volume", seen)
+	}
 }
 
 func TestClaimOfAnOldNameIsFilledAnew(t *testing.T) {
