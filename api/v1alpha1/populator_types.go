@@ -86,6 +86,14 @@ type PopulatorSpec struct {
 	// +kubebuilder:validation:Maximum=100
 	MaxAttempts int32 `json:"maxAttempts,omitempty"`
 
+	// readOnlyMany, when true, lets this Populator fill claims that have no
+	// access mode that allows writing: the volume is made and filled as
+	// ReadWriteOnce and handed over with the claim's modes. Not every CSI driver
+	// can publish such a volume on several nodes. Default false: such claims get
+	// reason UnsupportedAccessMode.
+	// +optional
+	ReadOnlyMany bool `json:"readOnlyMany,omitempty"`
+
 	// replacesExisting, when true, lets this Populator serve its kind although
 	// a VolumePopulator that Sluice did not make registers the kind for another
 	// controller. Make sure that the other controller is gone: two would fill.
@@ -148,6 +156,8 @@ const (
 // is left out gets a default that the restricted Pod Security profile admits.
 // ${CEL} stands in env values and file contents only; a literal ${ is written
 // $${. Expressions see source, claim and volume.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.rootIfNeeded) && self.rootIfNeeded && has(self.securityContext) && (has(self.securityContext.runAsUser) || (has(self.securityContext.runAsNonRoot) && self.securityContext.runAsNonRoot)))",message="rootIfNeeded chooses the worker's user; leave runAsUser and runAsNonRoot out of securityContext"
 type WorkerTemplate struct {
 	// labels are added to the worker Pod, for example to keep a service mesh
 	// from injecting a sidecar.
@@ -210,6 +220,14 @@ type WorkerTemplate struct {
 	// capabilities dropped, seccomp RuntimeDefault).
 	// +optional
 	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
+
+	// rootIfNeeded, when true, runs the worker as user and group 0, with all
+	// capabilities dropped, on volumes that belong to root whatever fsGroup says,
+	// as those of many network file systems do. Namespaces of the restricted
+	// profile refuse such a worker. Default false: claims of such volumes get
+	// reason VolumeNotWritable, unless securityContext names a user.
+	// +optional
+	RootIfNeeded bool `json:"rootIfNeeded,omitempty"`
 
 	// serviceAccountName runs the worker under this account of its namespace.
 	// Its token is mounted only if automountServiceAccountToken is true.

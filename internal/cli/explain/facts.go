@@ -233,7 +233,7 @@ func (g *gatherer) events(ctx context.Context) error {
 	names := []string{g.f.Claim.Name}
 	if p := g.f.Population; p != nil && p.Spec.ClaimUID == g.f.Claim.UID {
 		for n := p.Spec.Attempt; n > 0 && n > p.Spec.Attempt-eventsOfAttempts; n-- {
-			names = append(names, populate.TemporaryName(g.f.Claim.UID, n))
+			names = append(names, populate.TemporaryName(g.f.Claim.UID, n), populate.ScoutName(g.f.Claim.UID, n))
 		}
 	}
 	for _, name := range names {

@@ -370,7 +370,11 @@ func temporaries(f Facts) []Temporary {
 				text += ", " + c.State.Waiting.Reason
 			}
 		}
-		all = append(all, Temporary{Kind: "worker", Name: w.Name, State: state(w.DeletionTimestamp != nil, text)})
+		kind := v1alpha1.RoleWorker
+		if w.Labels[v1alpha1.LabelRole] == v1alpha1.RoleScout {
+			kind = v1alpha1.RoleScout
+		}
+		all = append(all, Temporary{Kind: kind, Name: w.Name, State: state(w.DeletionTimestamp != nil, text)})
 	}
 	slices.SortStableFunc(all, func(a, b Temporary) int { return cmp.Compare(a.Name, b.Name) })
 	return all
@@ -395,6 +399,8 @@ func happened(f Facts) []Happening {
 		on := "claim"
 		switch {
 		case e.InvolvedObject.Name == f.Claim.Name:
+		case strings.HasPrefix(attemptOf(f, e.InvolvedObject.Name), "-"+v1alpha1.RoleScout):
+			on = strings.TrimPrefix(attemptOf(f, e.InvolvedObject.Name), "-")
 		case e.InvolvedObject.Kind == "Pod":
 			on = "worker" + attemptOf(f, e.InvolvedObject.Name)
 		default:

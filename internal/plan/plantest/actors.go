@@ -65,7 +65,7 @@ func (s *state) controlPVC(p *corev1.PersistentVolumeClaim, add adder) {
 		return
 	}
 	for _, d := range s.vols {
-		if ref := d.pv.Spec.ClaimRef; ref != nil && ref.UID == p.UID && d.pv.DeletionTimestamp == nil {
+		if ref := d.pv.Spec.ClaimRef; ref != nil && ref.UID == p.UID && d.pv.DeletionTimestamp == nil && serves(d.pv, p) {
 			// Whatever its phase: a Released volume that names a claim is bound.
 			add("PV controller binds "+p.Name+" to "+d.pv.Name, func(s *state) { s.bind(p, d, false) })
 			return
@@ -75,10 +75,17 @@ func (s *state) controlPVC(p *corev1.PersistentVolumeClaim, add adder) {
 		return // the scheduler matches
 	}
 	for _, d := range s.vols {
-		if available(d) {
+		if available(d) && serves(d.pv, p) {
 			add("PV controller matches "+p.Name+" with "+d.pv.Name, func(s *state) { s.bind(p, d, true) })
 		}
 	}
+}
+
+// serves says that a volume has every access mode that a claim asks for.
+func serves(pv *corev1.PersistentVolume, p *corev1.PersistentVolumeClaim) bool {
+	return !slices.ContainsFunc(p.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {
+		return !slices.Contains(pv.Spec.AccessModes, m)
+	})
 }
 
 func available(d *disk) bool {
@@ -162,6 +169,9 @@ func (s *state) finishProvisioning(f provisioning) {
 	s.inflight = slices.DeleteFunc(s.inflight, func(x provisioning) bool { return x == f })
 	pv := newPV("pv-"+string(f.claim), s.sc.policy())
 	pv.CreationTimestamp = s.stamp()
+	if p := s.pvcByUID(f.claim); p != nil {
+		pv.Spec.AccessModes = p.Spec.AccessModes
+	}
 	pv.Spec.ClaimRef = &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: namespace, Name: f.name, UID: f.claim,
 	}
@@ -218,7 +228,7 @@ func (s *state) schedule(pod *corev1.Pod, add adder) {
 			})
 		})
 		for _, d := range s.vols {
-			if available(d) && p.Spec.VolumeName == "" {
+			if available(d) && serves(d.pv, p) && p.Spec.VolumeName == "" {
 				add("scheduler matches "+p.Name+" with "+d.pv.Name, func(s *state) { s.bind(p, d, true) })
 			}
 		}

@@ -28,6 +28,7 @@ var scenarios = []plantest.Scenario{
 	{Name: "FilledImmediately", Immediately: true},
 	{Name: "LateSource", LateSource: true},
 	{Name: "NameTaken", NameTaken: true},
+	{Name: "ReadOnly", ReadOnly: true},
 	{Name: "AlwaysFails", AlwaysFails: true},
 	{Name: "ForeignVolume", ForeignVolume: true},
 	{Name: "ForeignVolumeFilledImmediately", ForeignVolume: true, Immediately: true},

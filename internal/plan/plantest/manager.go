@@ -318,7 +318,12 @@ func (s *state) rebind(t populate.Rebind) bool {
 		s.breach("F2: volume %q is handed over with policy %s", t.Volume, d.pv.Spec.PersistentVolumeReclaimPolicy)
 	}
 	ref := t.ClaimRef
-	return s.editVolume(t.Volume, t.UID, t.ResourceVersion, t.Labels, func(pv *corev1.PersistentVolume) { pv.Spec.ClaimRef = &ref })
+	return s.editVolume(t.Volume, t.UID, t.ResourceVersion, t.Labels, func(pv *corev1.PersistentVolume) {
+		pv.Spec.ClaimRef = &ref
+		if len(t.AccessModes) > 0 {
+			pv.Spec.AccessModes = t.AccessModes
+		}
+	})
 }
 
 func (s *state) editVolume(name string, uid types.UID, rv string, labels map[string]string, change func(*corev1.PersistentVolume)) bool {

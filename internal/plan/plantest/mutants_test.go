@@ -312,6 +312,16 @@ func TestMutants(t *testing.T) {
 				}
 			}),
 		},
+		"AccessModesKept": {
+			reason:   "A claim is not bound to a volume that lacks its access mode",
+			scenario: plantest.Scenario{ReadOnly: true},
+			planner: rash(func(_ *populate.Observed, d *populate.Decision) {
+				if s, ok := d.Step.(populate.Rebind); ok {
+					s.AccessModes = nil
+					d.Step = s
+				}
+			}),
+		},
 		"NeverQuiet": {
 			reason: "A settled claim costs nothing",
 			planner: rash(func(_ *populate.Observed, d *populate.Decision) {

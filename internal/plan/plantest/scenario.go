@@ -30,6 +30,8 @@ type Scenario struct {
 	NameTaken bool
 	// LateSource makes the source appear only when a user creates it.
 	LateSource bool
+	// ReadOnly makes the claim ask for ReadOnlyMany alone.
+	ReadOnly bool
 	// AlwaysFails makes every worker fail.
 	AlwaysFails bool
 }
@@ -63,6 +65,9 @@ func (sc Scenario) class() *storagev1.StorageClass {
 
 func (sc Scenario) claim(uid string) *corev1.PersistentVolumeClaim {
 	c := Claim(claimName, uid)
+	if sc.ReadOnly {
+		c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
+	}
 	if sc.Immediately {
 		c.Annotations = map[string]string{v1alpha1.AnnotationPopulate: v1alpha1.PopulateImmediately}
 	}
@@ -92,7 +97,7 @@ func Populator() *v1alpha1.Populator {
 		Spec: v1alpha1.PopulatorSpec{
 			SourceKind:  v1alpha1.SourceKind{Group: "hello.example.com", Kind: "Hello"},
 			Worker:      &v1alpha1.WorkerTemplate{Image: "example.com/hello"},
-			MaxAttempts: maxAttempts,
+			MaxAttempts: maxAttempts, ReadOnlyMany: true,
 		},
 	}
 }

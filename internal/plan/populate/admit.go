@@ -107,14 +107,27 @@ func checkClaim(v *view) *obstacle {
 	case v.claim.Spec.StorageClassName != nil && *v.claim.Spec.StorageClassName == "":
 		return &obstacle{reason: v1alpha1.ReasonUnsupportedClaim, act: true,
 			message: "The claim asks for no storage class, so no volume can be provisioned for it; create it with a class"}
-	case !slices.ContainsFunc(v.claim.Spec.AccessModes, writable):
-		return &obstacle{reason: v1alpha1.ReasonUnsupportedAccessMode, act: true,
-			message: "The claim has no access mode that allows writing, so it cannot be filled; create it anew with ReadWriteOnce"}
+	case v.readOnly() && !v.Populator.Spec.ReadOnlyMany:
+		return &obstacle{reason: v1alpha1.ReasonUnsupportedAccessMode, act: true, message: fmt.Sprintf(
+			"The claim has no access mode that allows writing; create it anew with ReadWriteOnce, or set readOnlyMany in Populator %q", v.Populator.Name)}
 	}
 	return nil
 }
 
-func writable(m corev1.PersistentVolumeAccessMode) bool { return m != corev1.ReadOnlyMany }
+// readOnly says that the claim has no access mode that a worker could use.
+func (v *view) readOnly() bool {
+	return !slices.ContainsFunc(v.claim.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool { return m != corev1.ReadOnlyMany })
+}
+
+// primeModes are the access modes of the prime, and so of the volume until it is
+// handed over. Kubernetes never binds a volume to a claim whose modes it lacks,
+// but a volume's modes can be changed.
+func (v *view) primeModes() []corev1.PersistentVolumeAccessMode {
+	if v.readOnly() {
+		return []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	}
+	return v.claim.Spec.AccessModes
+}
 
 func checkClass(v *view) *obstacle {
 	switch {

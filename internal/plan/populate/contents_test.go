@@ -1,6 +1,7 @@
 package populate_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -290,6 +291,43 @@ func TestFailureBeforeTheWorkerTakesDownItsSource(t *testing.T) {
 			o.Primes, o.Workers, o.Volumes = nil, nil, nil
 			if d := populate.Next(o); d.Why != tc.why {
 				t.Errorf("%s: then got %+v, want %q", tc.reason, d, tc.why)
+			}
+		})
+	}
+}
+
+func TestAccessModesOfPrimeAndVolume(t *testing.T) {
+	const (
+		rox  = corev1.ReadOnlyMany
+		rwo  = corev1.ReadWriteOnce
+		rwop = corev1.ReadWriteOncePod
+	)
+	type modes = []corev1.PersistentVolumeAccessMode
+	cases := map[string]struct {
+		reason                string
+		claim, prime, patched modes
+	}{
+		"Writable":    {"Where a worker can use the claim's modes nothing changes", modes{rwo}, modes{rwo}, nil},
+		"OnePod":      {"Also where it is one Pod alone", modes{rwop}, modes{rwop}, nil},
+		"ReadOnly":    {"Filled as ReadWriteOnce, handed over as asked for", modes{rox}, modes{rwo}, modes{rox}},
+		"ReadOnlyToo": {"What the driver makes of both is the user's to know", modes{rwo, rox}, modes{rwo, rox}, nil},
+		"NoneAtAll":   {"The API server does not let it come to this", nil, modes{rwo}, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			ask := func(o *populate.Observed) {
+				o.Claim.Spec.AccessModes = tc.claim
+				o.Populator.Spec.ReadOnlyMany = true
+			}
+			o := observed(live, population(1), ask)
+			create, ok := populate.Next(o).Step.(populate.CreatePrime)
+			if !ok || !slices.Equal(create.Prime.Spec.AccessModes, tc.prime) {
+				t.Errorf("%s: got %+v, want a prime with %v", tc.reason, create.Prime, tc.prime)
+			}
+			o = observed(live, population(1, recorded(1)), prime(primeBound, primeDeleting), volume(), worker(workerEnded(0, "")), ask)
+			rebind, ok := populate.Next(o).Step.(populate.Rebind)
+			if !ok || !slices.Equal(rebind.AccessModes, tc.patched) {
+				t.Errorf("%s: got %+v, want the volume patched to %v", tc.reason, rebind, tc.patched)
 			}
 		})
 	}

@@ -28,7 +28,12 @@ func (v *view) handOver() Decision {
 	if v.prime.DeletionTimestamp == nil {
 		return Decision{Why: WhyHandOverPrime, Step: DeletePrime{Namespace: v.prime.Namespace, Name: v.prime.Name, UID: v.prime.UID}}
 	}
+	var modes []corev1.PersistentVolumeAccessMode
+	if v.readOnly() {
+		modes = v.claim.Spec.AccessModes
+	}
 	return Decision{Why: WhyHandOverRebind, Step: Rebind{
+		AccessModes: modes,
 		Volume: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion,
 		ClaimRef: corev1.ObjectReference{
 			APIVersion: "v1", Kind: "PersistentVolumeClaim",

@@ -257,6 +257,14 @@ func TestNextAdmission(t *testing.T) {
 			}),
 			want: waits(v1alpha1.ReasonUnsupportedAccessMode, "Warning", long),
 		},
+		"ReadOnlyAllowed": {
+			reason: "Unless its populator is told to fill it otherwise",
+			o: observed(live, population(0), func(o *populate.Observed) {
+				o.Claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
+				o.Populator.Spec.ReadOnlyMany = true
+			}),
+			want: outline{Step: "allocate 1 at 20", Why: populate.WhyFirstAttempt},
+		},
 		"NoDefaultClass": {
 			reason: "A default class may come later",
 			o:      observed(population(0), func(o *populate.Observed) { o.Claim.Spec.StorageClassName, o.Class = nil, nil }),

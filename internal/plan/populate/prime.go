@@ -43,7 +43,7 @@ func (v *view) newPrime() *corev1.PersistentVolumeClaim {
 			OwnerReferences: ownedBy(v.claim),
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes:               spec.AccessModes,
+			AccessModes:               slices.Clone(v.primeModes()),
 			Resources:                 spec.Resources,
 			StorageClassName:          spec.StorageClassName,
 			VolumeMode:                spec.VolumeMode,
