@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
+
+	"github.com/sluice-dev/sluice/cluster/child"
 )
 
 // kubectl runs the real kubectl where the examples are.
@@ -37,7 +38,7 @@ func (k kubectl) ask(ctx context.Context, args ...string) (string, error) {
 }
 
 func (k kubectl) exec(ctx context.Context, out io.Writer, args ...string) error {
-	cmd := exec.CommandContext(ctx, k.bin, args...) //nolint:gosec // the cluster's own program, arguments of the demo
+	cmd := child.Command(ctx, k.bin, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+k.kubeconfig)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = k.dir, out, k.out
 	if err := cmd.Run(); err != nil {

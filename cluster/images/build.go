@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/sluice-dev/sluice/cluster/child"
 )
 
 // Options say what Build makes and where.
@@ -137,7 +139,7 @@ func compile(ctx context.Context, o Options, names []string) (map[string]string,
 	}
 	for module, pkgs := range packages {
 		args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", bin + "/"}, pkgs...)
-		cmd := exec.CommandContext(ctx, "go", args...)
+		cmd := child.Command(ctx, "go", args...)
 		cmd.Dir = filepath.Join(o.Root, module)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {

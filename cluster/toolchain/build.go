@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sluice-dev/sluice/cluster/child"
 	"github.com/sluice-dev/sluice/cluster/config"
 )
 
@@ -111,7 +112,7 @@ func (b Build) build(ctx context.Context, programs []Program) error {
 	for _, p := range programs {
 		args = append(args, p.Package)
 	}
-	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd := child.Command(ctx, "go", args...)
 	cmd.Dir = b.Module
 	cmd.Env = append(os.Environ(), "CGO_ENABLED="+map[bool]string{true: "1", false: "0"}[first.Cgo])
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -149,7 +150,7 @@ func (b Build) pins(ctx context.Context) ([]byte, error) {
 }
 
 func (b Build) goTool(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd := child.Command(ctx, "go", args...)
 	cmd.Dir = b.Module
 	out, err := cmd.Output()
 	if err != nil {

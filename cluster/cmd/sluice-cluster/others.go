@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-dev/sluice/cluster/child"
 	"github.com/sluice-dev/sluice/cluster/component"
 	"github.com/sluice-dev/sluice/cluster/config"
 	"github.com/sluice-dev/sluice/cluster/lifecycle"
@@ -130,7 +130,7 @@ func kubectlCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			k := exec.CommandContext(cmd.Context(), filepath.Join(cfg.BinDir, "kubectl"), args...)
+			k := child.Command(cmd.Context(), filepath.Join(cfg.BinDir, "kubectl"), args...)
 			k.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 			k.Stdin, k.Stdout, k.Stderr = os.Stdin, os.Stdout, os.Stderr
 			k.Cancel = func() error { return k.Process.Signal(os.Interrupt) }
