@@ -39,9 +39,10 @@ lint: tools $(BUILD)/lint-selftest ## Lint both modules
 	exit $$code
 
 .PHONY: unit
-unit: go ## Unit tests of both modules
+unit: go ## Unit tests of both modules; alerts and dashboard by Prometheus' parser
 	@tools/gotest unit . $$(tools/packages unit .)
 	@tools/gotest unit-cluster cluster $$(tools/packages unit cluster)
+	@tools/gotest unit-rules tools/rules -count=1 ./...
 
 .PHONY: cli
 cli: go ## Build kubectl sluice into .build/bin; with that in the PATH, kubectl finds it

@@ -22,7 +22,10 @@ require (
 	k8s.io/utils v0.0.0-20260707023825-cf1189d6abe3
 )
 
-require golang.org/x/time v0.16.0 // indirect
+require (
+	github.com/kylelemons/godebug v1.1.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
+)
 
 require (
 	cel.dev/expr v0.25.3 // indirect

@@ -40,6 +40,9 @@ type Release struct {
 	Chart string
 	// Values are merged over the chart's own.
 	Values map[string]any
+	// APIVersions are kinds of APIs that Template takes for installed, beside
+	// Kubernetes' own: example.com/v1.
+	APIVersions []string
 	// Timeout bounds how long Install, Upgrade and Uninstall wait for what they
 	// changed. Default: 3 minutes.
 	Timeout time.Duration
@@ -127,7 +130,7 @@ func (r Release) Template(ctx context.Context, kubernetes string) (string, error
 	}
 	install := action.NewInstall(action.NewConfiguration(action.ConfigurationSetLogger(r.log())))
 	install.ReleaseName, install.Namespace = r.Name, r.Namespace
-	install.DryRunStrategy, install.KubeVersion = action.DryRunClient, version
+	install.DryRunStrategy, install.KubeVersion, install.APIVersions = action.DryRunClient, version, r.APIVersions
 	done, err := install.RunWithContext(ctx, c, r.Values)
 	if err != nil {
 		return "", fmt.Errorf("render chart %q: %w", r.Chart, err)

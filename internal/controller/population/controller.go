@@ -87,7 +87,7 @@ func (c *Controller) Reconcile(ctx context.Context, key observe.Key) (ctrl.Resul
 			return ctrl.Result{RequeueAfter: d.RequeueAfter}, nil
 		}
 		out, err := c.applier.Apply(ctx, d.Step)
-		was := phase(o)
+		before := status(o)
 		o = c.take(o, d, out, err)
 		if err != nil {
 			return ctrl.Result{}, err
@@ -96,7 +96,7 @@ func (c *Controller) Reconcile(ctx context.Context, key observe.Key) (ctrl.Resul
 			return ctrl.Result{RequeueAfter: c.memory.Stale(key.UID)}, nil
 		}
 		if out.Refused == nil {
-			c.done(ctx, o, d, was)
+			c.done(ctx, o, d, before)
 		} else {
 			ctrl.LoggerFrom(ctx).Info("write refused", "why", d.Why, "reason", out.Refused.Reason, "message", out.Refused.Message)
 		}
@@ -177,27 +177,25 @@ func workerInDoubt(s populate.Step, out apply.Outcome) bool {
 }
 
 // done logs, counts and tells a step that was taken.
-func (c *Controller) done(ctx context.Context, o populate.Observed, d populate.Decision, was v1alpha1.Phase) {
+func (c *Controller) done(ctx context.Context, o populate.Observed, d populate.Decision, before v1alpha1.PopulationStatus) {
 	log := ctrl.LoggerFrom(ctx)
 	level := log.V(1)
 	if _, ok := d.Step.(populate.WriteStatus); !ok {
 		level = log
 	}
 	level.Info("step taken", append([]any{"step", stepName(d.Step), "why", d.Why}, about(d.Step)...)...)
-	if w, ok := d.Step.(populate.WriteStatus); ok && w.Status.Phase != was {
-		count(w.Status)
-	}
+	count(o, d.Step, before)
 	if d.Event != nil && o.Claim != nil && o.Claim.UID == o.ClaimUID {
 		c.teller.Tell(o.Claim, *d.Event)
 	}
 }
 
-// phase is where the population is, as far as it is recorded.
-func phase(o populate.Observed) v1alpha1.Phase {
+// status is the status of the population, as far as it is recorded.
+func status(o populate.Observed) v1alpha1.PopulationStatus {
 	if o.Population == nil {
-		return ""
+		return v1alpha1.PopulationStatus{}
 	}
-	return o.Population.Status.Phase
+	return o.Population.Status
 }
 
 // rest is the end of a reconcile: nothing to write. A claim that needs nothing

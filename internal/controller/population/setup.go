@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/event"
 	"github.com/sluice-dev/sluice/internal/kinds"
 	"github.com/sluice-dev/sluice/internal/manager"
+	"github.com/sluice-dev/sluice/internal/metrics"
 	"github.com/sluice-dev/sluice/internal/observe"
 	"github.com/sluice-dev/sluice/internal/progress"
 	"github.com/sluice-dev/sluice/internal/registration"
@@ -71,12 +72,15 @@ func Setup(ctx context.Context, p manager.Parts) error {
 	if p.Options.ProgressFromLogs {
 		sampler = progress.New(progress.Config{
 			Workers: mgr.GetCache(), Logs: progress.FromAPI(clients.CoreV1()), Clock: clock.RealClock{},
-			Log: mgr.GetLogger().WithName("progress"),
+			Log: mgr.GetLogger().WithName("progress"), Count: metrics.LogRead,
 		})
 		if err := mgr.Add(sampler); err != nil {
 			return fmt.Errorf("add reading of progress: %w", err)
 		}
 		config.Readings = sampler
+	}
+	if err := metrics.Register(metrics.NewCollector(mgr.GetCache(), mgr.Elected(), p.Now)); err != nil {
+		return err
 	}
 	observer := observe.New(config)
 	c := New(observer, apply.New(mgr.GetAPIReader(), mgr.GetClient()), event.New(mgr.GetEventRecorder(event.Controller)), p.Namespaces(), memory, p.Now)

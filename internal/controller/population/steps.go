@@ -4,46 +4,30 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
-
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/metrics"
+	"github.com/sluice-dev/sluice/internal/observe"
 	"github.com/sluice-dev/sluice/internal/plan/populate"
 )
 
-var (
-	populationsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sluice_populations_total",
-		Help: "Populations that ended, by result (succeeded or failed) and reason.",
-	}, []string{"result", "reason"})
-
-	populationDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "sluice_population_duration_seconds",
-		Help:    "Time from the first attempt's begin to the claim being bound to its filled volume.",
-		Buckets: prometheus.ExponentialBuckets(0.5, 2, 16),
-	})
-)
-
-func init() { metrics.Registry.MustRegister(populationsTotal, populationDuration) }
-
-// count counts a status that ends a population.
-func count(s v1alpha1.PopulationStatus) {
-	reason := ""
-	for _, c := range s.Conditions {
-		if c.Type == v1alpha1.ConditionReady {
-			reason = c.Reason
+// count counts what a step amounts to.
+func count(o populate.Observed, s populate.Step, before v1alpha1.PopulationStatus) {
+	switch s := s.(type) {
+	case populate.WriteStatus:
+		metrics.StatusWritten(before, s.Status)
+	case populate.Allocate:
+		if source, ok := sourceOf(o); ok && s.To > 1 {
+			metrics.Retried(source.Kind)
 		}
 	}
-	switch s.Phase {
-	case v1alpha1.PhaseSucceeded:
-		populationsTotal.WithLabelValues("succeeded", reason).Inc()
-		if s.StartedAt != nil && s.CompletedAt != nil {
-			populationDuration.Observe(s.CompletedAt.Sub(s.StartedAt.Time).Seconds())
-		}
-	case v1alpha1.PhaseFailed:
-		populationsTotal.WithLabelValues("failed", reason).Inc()
-	case v1alpha1.PhaseWaiting, v1alpha1.PhaseProvisioning, v1alpha1.PhasePopulating, v1alpha1.PhaseBinding:
+}
+
+// sourceOf is the source that the claim names.
+func sourceOf(o populate.Observed) (observe.SourceRef, bool) {
+	if o.Claim == nil {
+		return observe.SourceRef{}, false
 	}
+	return observe.SourceOf(o.Claim)
 }
 
 // stepName is the name of a step, for logs.
