@@ -88,6 +88,7 @@ test: go ## Everything below, with the time of each part
 	@tools/timed \
 	  unit $(MAKE) test-unit -- \
 	  explorer $(MAKE) test-explorer -- \
+	  conformance $(MAKE) conformance -- \
 	  integration $(MAKE) test-integration -- \
 	  e2e $(MAKE) test-e2e -- \
 	  csi-sanity $(MAKE) test-sanity
@@ -98,6 +99,11 @@ test-unit: unit ## What needs no cluster
 .PHONY: test-explorer
 test-explorer: go ## The planners through crashes, failed writes and stale reads
 	@tools/gotest explorer . $$(tools/packages explorer .)
+
+.PHONY: conformance
+conformance: go ## The plugin contract: the SDK, and the plugins in Go and JavaScript
+	@tools/plugin-js
+	@SLUICE_REQUIRE_NODE=1 tools/gotest conformance . $(ONCE) $$(tools/packages conformance .)
 
 .PHONY: test-integration
 test-integration: prerequisites ## Against a real API server, without nodes
