@@ -50,6 +50,7 @@ type PopulationList struct {
 // +kubebuilder:validation:XValidation:rule="size(self.claimUID) > 0",message="claimUID must be set"
 // +kubebuilder:validation:XValidation:rule="self.claimUID == oldSelf.claimUID",message="claimUID cannot be changed"
 // +kubebuilder:validation:XValidation:rule="self.attempt >= oldSelf.attempt",message="attempt never goes back"
+// +kubebuilder:validation:XValidation:rule="self.attempt > oldSelf.attempt || (has(self.namespace) ? self.namespace : '') == (has(oldSelf.namespace) ? oldSelf.namespace : '')",message="namespace changes with attempt only"
 type PopulationSpec struct {
 	// claimUID is the UID of the claim that this is the population of.
 	// +required
@@ -66,6 +67,13 @@ type PopulationSpec struct {
 	// +kubebuilder:validation:MinLength=8
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="nonce cannot be changed"
 	Nonce string `json:"nonce"`
+
+	// namespace is where the temporaries of the attempt live. Empty is the
+	// claim's own namespace. It is taken down with the attempt's number, so that
+	// they are found again whatever becomes of the Populator's placement.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
 }
 
 // Phase is where a population is.

@@ -58,7 +58,9 @@ type PopulatorSpec struct {
 	Validations []Validation `json:"validations,omitempty"`
 
 	// placement is the namespace that prime and worker live in. Auto, the
-	// default, is the claim's namespace.
+	// default, is the claim's namespace, or the source's where a source of another
+	// namespace names Secrets or ConfigMaps. A change counts from the next attempt
+	// of each claim on.
 	// +optional
 	// +kubebuilder:default=Auto
 	Placement Placement `json:"placement,omitempty"`
@@ -141,8 +143,8 @@ type Placement string
 
 // The placements.
 const (
-	// PlacementAuto is Claim, or Source for a cross-namespace source with
-	// credentials.
+	// PlacementAuto is Claim, or Source for a source of another namespace that
+	// names Secrets or ConfigMaps.
 	PlacementAuto Placement = "Auto"
 	// PlacementClaim is the claim's namespace.
 	PlacementClaim Placement = "Claim"

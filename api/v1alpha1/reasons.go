@@ -62,6 +62,7 @@ const (
 	ReasonBoundToForeignVolume    = "BoundToForeignVolume"
 	ReasonVolumeUnreachableForPod = "VolumeUnreachableForPod"
 	ReasonVolumeLost              = "VolumeLost"
+	ReasonPlacementChanged        = "PlacementChanged"
 	ReasonRequestRefused          = "RequestRefused"
 )
 

@@ -67,7 +67,7 @@ func (a *Applier) Apply(ctx context.Context, step populate.Step) (Outcome, error
 		return a.remove(ctx, &v1alpha1.Population{}, s.Namespace, s.Name, s.UID, "")
 	case populate.Allocate:
 		return a.patch(ctx, &v1alpha1.Population{}, target{s.Namespace, s.Name, s.UID, s.ResourceVersion},
-			document{"spec": document{"attempt": s.To}})
+			document{"spec": document{"attempt": s.To, "namespace": orNull(s.Temporaries)}})
 	case populate.WriteStatus:
 		return a.writeStatus(ctx, s)
 	case populate.CreatePrime:

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sluice-dev/sluice/internal/kinds"
+	"github.com/sluice-dev/sluice/internal/plan/populate"
 )
 
 // ReferenceGrantKind is the Gateway API's kind by which the owner of a
@@ -14,19 +15,27 @@ import (
 // be missing from a cluster; nothing is granted then.
 var ReferenceGrantKind = schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "ReferenceGrant"}
 
-// granted says whether a grant in the source's namespace lets claims of a
-// namespace refer to a source, and whether that is not known yet.
-func (ob *Observer) granted(ref SourceRef, claimNamespace string) (granted, loading bool) {
+// grant adds to s whether a grant in the source's namespace lets claims of a
+// namespace refer to a source, or why there can be none; loading says that it is
+// not known yet.
+func (ob *Observer) grant(ref SourceRef, claimNamespace string, s *populate.Source) (loading bool) {
+	s.Granted, s.Ungrantable = false, ""
 	grants, state := ob.Kinds.List(ReferenceGrantKind)
-	if state.Status == kinds.Starting {
-		return false, true
+	switch state.Status {
+	case kinds.Starting:
+		return true
+	case kinds.NotReadable:
+		s.Ungrantable = state.Detail
+		return false
+	case kinds.Readable, kinds.Unwatched:
 	}
 	for _, g := range grants {
 		if u, ok := g.(*unstructured.Unstructured); ok && u.GetNamespace() == ref.Namespace && covers(u, ref, claimNamespace) {
-			return true, false
+			s.Granted = true
+			break
 		}
 	}
-	return false, false
+	return false
 }
 
 // covers says whether one grant covers a reference.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,11 +37,13 @@ func (ob *Observer) Deepen(ctx context.Context, o populate.Observed, need popula
 // between a worker's success and the claim's binding.
 func (ob *Observer) live(ctx context.Context, o populate.Observed) (populate.Observed, error) {
 	if o.Name == "" {
-		name, err := ob.nameByUID(ctx, &o)
+		claim, err := ob.claimByUID(ctx, &o)
 		if err != nil {
 			return o, err
 		}
-		o.Name = name
+		if claim.Name != "" {
+			o.Namespace, o.Name = claim.Namespace, claim.Name
+		}
 	}
 	var reads reads
 	claim, population := &one[*corev1.PersistentVolumeClaim]{}, &one[*v1alpha1.Population]{}
@@ -80,6 +84,11 @@ func (ob *Observer) live(ctx context.Context, o populate.Observed) (populate.Obs
 	}
 
 	o.Claim, o.Population = claim.object, population.object
+	if lostTrack(&o) {
+		if err := ob.search(ctx, &o); err != nil {
+			return o, err
+		}
+	}
 	// The live record may be of a later attempt than the cached one.
 	askTemporaries()
 	if err := reads.wait(); err != nil {
@@ -97,20 +106,53 @@ func (ob *Observer) live(ctx context.Context, o populate.Observed) (populate.Obs
 	return o, nil
 }
 
-// nameByUID looks for a claim of which only the UID is known, as for a volume
+// claimByUID looks for a claim of which only the UID is known, as for a volume
 // that a prime left behind. That no claim has the UID must be certain before
-// anything is deleted for it, so this is the one live list there is.
-func (ob *Observer) nameByUID(ctx context.Context, o *populate.Observed) (string, error) {
-	var claims corev1.PersistentVolumeClaimList
-	if err := ob.Live.List(ctx, &claims, client.InNamespace(o.Namespace)); err != nil {
-		return "", fmt.Errorf("list claims of namespace %q: %w", o.Namespace, err)
+// anything is deleted for it, so this is a live list: of the namespace at hand,
+// or of all where temporaries may be those of a claim of another one.
+func (ob *Observer) claimByUID(ctx context.Context, o *populate.Observed) (types.NamespacedName, error) {
+	var in []client.ListOption
+	if !slices.ContainsFunc(append(pointers(o.Primes), pointers(o.Workers)...), ownerless) {
+		in = append(in, client.InNamespace(o.Namespace))
+	}
+	claims := &metav1.PartialObjectMetadataList{}
+	claims.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaimList"))
+	if err := ob.Live.List(ctx, claims, in...); err != nil {
+		return types.NamespacedName{}, fmt.Errorf("look for claim with UID %q: %w", o.ClaimUID, err)
 	}
 	for i := range claims.Items {
 		if claims.Items[i].UID == o.ClaimUID {
-			return claims.Items[i].Name, nil
+			return client.ObjectKeyFromObject(&claims.Items[i]), nil
 		}
 	}
-	return "", nil
+	return types.NamespacedName{}, nil
+}
+
+// ownerless says that an object has no controller, as temporaries that live in
+// another namespace than their claim.
+func ownerless(o client.Object) bool { return metav1.GetControllerOfNoCopy(o) == nil }
+
+// lostTrack says that the claim is held for temporaries of another namespace and
+// that no record says which one that is.
+func lostTrack(o *populate.Observed) bool {
+	return o.Claim != nil && o.Claim.UID == o.ClaimUID && slices.Contains(o.Claim.Finalizers, v1alpha1.FinalizerPopulation) &&
+		(o.Population == nil || o.Population.Spec.ClaimUID != o.ClaimUID)
+}
+
+// search looks for temporaries by label in all namespaces and adds their names
+// to what is read next.
+func (ob *Observer) search(ctx context.Context, o *populate.Observed) error {
+	of := client.MatchingLabels{v1alpha1.LabelClaimUID: string(o.ClaimUID)}
+	var primes corev1.PersistentVolumeClaimList
+	if err := ob.Live.List(ctx, &primes, of); err != nil {
+		return fmt.Errorf("look for primes of claim %q: %w", o.Namespace+"/"+o.Name, err)
+	}
+	var workers corev1.PodList
+	if err := ob.Live.List(ctx, &workers, of); err != nil {
+		return fmt.Errorf("look for workers of claim %q: %w", o.Namespace+"/"+o.Name, err)
+	}
+	o.Primes, o.Workers = primes.Items, workers.Items
+	return nil
 }
 
 // render fetches the source whole and renders the worker from it. The claim may
@@ -133,8 +175,7 @@ func (ob *Observer) render(ctx context.Context, o populate.Observed) (populate.O
 	}
 	o.Source = populate.Source{Namespace: ref.Namespace}
 	if ref.Namespace != o.Claim.Namespace {
-		var loading bool
-		if o.Source.Granted, loading = ob.granted(ref, o.Claim.Namespace); loading {
+		if ob.grant(ref, o.Claim.Namespace, &o.Source) {
 			return o, fmt.Errorf("look for a grant of namespace %q: the grants are still being read", ref.Namespace)
 		}
 		if !o.Source.Granted {
@@ -186,8 +227,8 @@ func primeVolume(o *populate.Observed) *corev1.PersistentVolume {
 }
 
 // temporaryKeys are the keys of the temporaries that were seen, and of the
-// running attempt's in the claim's namespace. An attempt's prime and its worker
-// bear the same name.
+// running attempt's where they live. An attempt's prime and its worker bear the
+// same name.
 func temporaryKeys(o *populate.Observed) []types.NamespacedName {
 	var keys []types.NamespacedName
 	for _, seen := range append(pointers(o.Primes), pointers(o.Workers)...) {
@@ -195,7 +236,7 @@ func temporaryKeys(o *populate.Observed) []types.NamespacedName {
 	}
 	if o.Population != nil && o.Population.Spec.ClaimUID == o.ClaimUID && o.Population.Spec.Attempt > 0 {
 		name := populate.TemporaryName(o.ClaimUID, o.Population.Spec.Attempt)
-		keys = append(keys, types.NamespacedName{Namespace: o.Namespace, Name: name})
+		keys = append(keys, types.NamespacedName{Namespace: attemptNamespace(o), Name: name})
 	}
 	return keys
 }

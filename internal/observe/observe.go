@@ -60,6 +60,8 @@ type Config struct {
 	Memory *Memory
 	// Templates evaluates Populators.
 	Templates Templates
+	// System is the manager's own namespace.
+	System string
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -79,6 +81,7 @@ func (ob *Observer) Observe(ctx context.Context, key Key) (o populate.Observed, 
 		Namespace: key.Namespace,
 		Name:      key.Name,
 		ClaimUID:  key.UID,
+		System:    ob.System,
 		Refused:   ob.Memory.refusal(key.UID),
 	}
 	if err := ob.named(ctx, &o); err != nil {
@@ -87,9 +90,9 @@ func (ob *Observer) Observe(ctx context.Context, key Key) (o populate.Observed, 
 	if err := ob.temporaries(ctx, &o); err != nil {
 		return o, false, err
 	}
-	if name := nameByTemporaries(&o); o.Name == "" && name != "" {
+	if claim := claimByTemporaries(&o); o.Name == "" && claim.Name != "" {
 		// Only temporaries remember the claim: what stands under its name?
-		o.Name = name
+		o.Namespace, o.Name = claim.Namespace, claim.Name
 		if err := ob.named(ctx, &o); err != nil {
 			return o, false, err
 		}
@@ -118,15 +121,21 @@ func (ob *Observer) named(ctx context.Context, o *populate.Observed) (err error)
 	return err
 }
 
-// nameByTemporaries is the name of the claim that the temporaries say they were
-// made for, in the namespace of the observation; empty if none says it.
-func nameByTemporaries(o *populate.Observed) string {
+// claimByTemporaries is the claim that the temporaries say they were made for:
+// one of the observation's namespace, if any says so, else any; empty if none
+// says it.
+func claimByTemporaries(o *populate.Observed) types.NamespacedName {
+	var claim types.NamespacedName
 	for _, t := range append(pointers(o.Primes), pointers(o.Workers)...) {
-		if namespace, name, ok := strings.Cut(t.GetAnnotations()[v1alpha1.AnnotationClaim], "/"); ok && namespace == o.Namespace {
-			return name
+		namespace, name, ok := strings.Cut(t.GetAnnotations()[v1alpha1.AnnotationClaim], "/")
+		switch {
+		case ok && namespace == o.Namespace:
+			return types.NamespacedName{Namespace: namespace, Name: name}
+		case ok && claim.Name == "":
+			claim = types.NamespacedName{Namespace: namespace, Name: name}
 		}
 	}
-	return ""
+	return claim
 }
 
 // origin adds what the claim is to be filled from, and who fills it.
@@ -162,9 +171,6 @@ func (ob *Observer) origin(ctx context.Context, o populate.Observed) (populate.O
 	if o.Consumers, err = ob.consumers(ctx, o.Claim); err != nil {
 		return o, false, err
 	}
-	if o.Populator == nil {
-		return o, false, nil
-	}
 	o.Source, loading, err = ob.source(ctx, o.Populator, ref, o.Claim)
 	return o, loading, err
 }
@@ -191,11 +197,12 @@ func (ob *Observer) temporaries(ctx context.Context, o *populate.Observed) error
 	for i := range primes.Items {
 		found = append(found, &primes.Items[i])
 	}
+	namespace := attemptNamespace(o)
 	for _, name := range temporaryNames(o) {
-		if hasName(found, o.Namespace, name) {
+		if hasName(found, namespace, name) {
 			continue
 		}
-		p, err := get(ctx, ob.Cache, types.NamespacedName{Namespace: o.Namespace, Name: name}, &corev1.PersistentVolumeClaim{})
+		p, err := get(ctx, ob.Cache, types.NamespacedName{Namespace: namespace, Name: name}, &corev1.PersistentVolumeClaim{})
 		if err != nil {
 			return err
 		}
@@ -306,6 +313,14 @@ func temporaryNames(o *populate.Observed) []string {
 		names = append(names, populate.TemporaryName(o.ClaimUID, attempt))
 	}
 	return names
+}
+
+// attemptNamespace is where the temporaries of the recorded attempt live.
+func attemptNamespace(o *populate.Observed) string {
+	if o.Population != nil && o.Population.Spec.ClaimUID == o.ClaimUID && o.Population.Spec.Namespace != "" {
+		return o.Population.Spec.Namespace
+	}
+	return o.Namespace
 }
 
 func hasName(objects []client.Object, namespace, name string) bool {

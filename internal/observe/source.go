@@ -58,12 +58,16 @@ func (ob *Observer) registeredElsewhere(ref SourceRef) (elsewhere, loading bool)
 }
 
 // source looks for a claim's source and lets the Populator's validations judge
-// it. One in another namespace is not even looked for without a grant: whether
+// it. Without a Populator it says no more than where the source would be. One in another namespace is not even looked for without a grant: whether
 // it exists is not for everybody to know.
 func (ob *Observer) source(ctx context.Context, p *v1alpha1.Populator, ref SourceRef, claim *corev1.PersistentVolumeClaim) (s populate.Source, loading bool, err error) {
 	s.Namespace = ref.Namespace
+	if p == nil {
+		// Nobody reads it any more but a worker that runs on, if it is granted.
+		return s, ref.Namespace != claim.Namespace && ob.grant(ref, claim.Namespace, &s), nil
+	}
 	if ref.Namespace != claim.Namespace {
-		if s.Granted, loading = ob.granted(ref, claim.Namespace); loading || !s.Granted {
+		if loading = ob.grant(ref, claim.Namespace, &s); loading || !s.Granted {
 			return s, loading, nil
 		}
 	}

@@ -108,6 +108,8 @@ var advices = map[string]advice{
 		do: "Let the Pod run on a node that reaches the volume, or create the claim again for its node"},
 	v1alpha1.ReasonVolumeLost: {waits: "a volume in the place of one that was lost", next: nextAttempt,
 		do: "Find out who deleted the volume or the temporary; the attempt is repeated on a new one"},
+	v1alpha1.ReasonPlacementChanged: {waits: "an attempt in the namespace where it belongs now", next: nextAttempt,
+		do: "Nothing; the attempt is repeated where the source is now"},
 	v1alpha1.ReasonRequestRefused: {act: true, waits: "the API server to take a request that it refuses", next: nextTry,
 		do: "Have the policy or webhook that the message names admit Sluice's objects"},
 

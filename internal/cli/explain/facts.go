@@ -214,17 +214,29 @@ func (g *gatherer) volume(ctx context.Context) error {
 
 func (g *gatherer) temporaries(ctx context.Context) error {
 	of := client.MatchingLabels{v1alpha1.LabelClaimUID: string(g.f.Claim.UID)}
-	in := client.InNamespace(g.f.Claim.Namespace)
-	primes := &corev1.PersistentVolumeClaimList{}
-	if err := g.note(g.from.List(ctx, primes, of, in), "list", "persistentvolumeclaims", g.f.Claim.Namespace); err != nil {
-		return err
+	for _, ns := range g.namespaces() {
+		primes := &corev1.PersistentVolumeClaimList{}
+		if err := g.note(g.from.List(ctx, primes, of, client.InNamespace(ns)), "list", "persistentvolumeclaims", ns); err != nil {
+			return err
+		}
+		workers := &corev1.PodList{}
+		if err := g.note(g.from.List(ctx, workers, of, client.InNamespace(ns)), "list", "pods", ns); err != nil {
+			return err
+		}
+		g.f.Primes = append(g.f.Primes, primes.Items...)
+		g.f.Workers = append(g.f.Workers, workers.Items...)
 	}
-	workers := &corev1.PodList{}
-	if err := g.note(g.from.List(ctx, workers, of, in), "list", "pods", g.f.Claim.Namespace); err != nil {
-		return err
-	}
-	g.f.Primes, g.f.Workers = primes.Items, workers.Items
 	return nil
+}
+
+// namespaces are the claim's and, where it is another, the one that its
+// temporaries live in.
+func (g *gatherer) namespaces() []string {
+	own := g.f.Claim.Namespace
+	if p := g.f.Population; p != nil && p.Spec.ClaimUID == g.f.Claim.UID && p.Spec.Namespace != "" && p.Spec.Namespace != own {
+		return []string{own, p.Spec.Namespace}
+	}
+	return []string{own}
 }
 
 // events reads those about the claim and about the temporaries of the last
@@ -236,15 +248,17 @@ func (g *gatherer) events(ctx context.Context) error {
 			names = append(names, populate.TemporaryName(g.f.Claim.UID, n), populate.ScoutName(g.f.Claim.UID, n))
 		}
 	}
-	for _, name := range names {
-		list := &corev1.EventList{}
-		err := g.from.List(ctx, list, client.InNamespace(g.f.Claim.Namespace), client.MatchingFields{eventsByName: name})
-		if err := g.note(err, "list", "events", g.f.Claim.Namespace); err != nil {
-			return err
-		}
-		for _, e := range list.Items {
-			if g.concerns(&e.InvolvedObject) {
-				g.f.Events = append(g.f.Events, e)
+	for i, ns := range g.namespaces() {
+		for _, name := range names[min(i, 1):] { // the claim itself is in the first
+			list := &corev1.EventList{}
+			err := g.from.List(ctx, list, client.InNamespace(ns), client.MatchingFields{eventsByName: name})
+			if err := g.note(err, "list", "events", ns); err != nil {
+				return err
+			}
+			for _, e := range list.Items {
+				if g.concerns(&e.InvolvedObject) {
+					g.f.Events = append(g.f.Events, e)
+				}
 			}
 		}
 	}

@@ -66,7 +66,7 @@ func Setup(ctx context.Context, p manager.Parts) error {
 	p.Kinds.Watch(observe.ReferenceGrantKind, kinds.Full)
 	config := observe.Config{
 		Cache: mgr.GetCache(), Pending: pending, Live: mgr.GetAPIReader(),
-		Kinds: p.Kinds, Problems: problems, Memory: memory, Templates: programs, Now: p.Now,
+		Kinds: p.Kinds, Problems: problems, Memory: memory, Templates: programs, Now: p.Now, System: p.Options.Namespace,
 	}
 	var sampler *progress.Sampler
 	if p.Options.ProgressFromLogs {

@@ -134,13 +134,12 @@ func (w *waker) roomier(ctx context.Context, o client.Object) []observe.Key {
 // namespace maps a namespace to the claims in it that wait: its labels decide
 // what Pod Security refuses and whether Sluice keeps out of it.
 func (w *waker) namespace(ctx context.Context, o client.Object) []observe.Key {
-	w.refused(ctx, o.GetName())
+	keys := w.refused(ctx, o.GetName())
 	var claims corev1.PersistentVolumeClaimList
 	if err := w.cache.List(ctx, &claims, client.InNamespace(o.GetName()), client.UnsafeDisableDeepCopy); err != nil {
 		w.log.Error(err, "list claims to wake")
 		return nil
 	}
-	var keys []observe.Key
 	for i := range claims.Items {
 		claim := &claims.Items[i]
 		if _, ok := observe.SourceOf(claim); ok && !observe.Settled(claim) {
@@ -150,17 +149,28 @@ func (w *waker) namespace(ctx context.Context, o client.Object) []observe.Key {
 	return keys
 }
 
-// refused forgets the refusals in a namespace and returns the claims concerned.
+// refused forgets the refusals in a namespace and returns the claims concerned:
+// of it, or filled in it.
 func (w *waker) refused(ctx context.Context, namespace string) []observe.Key {
 	var keys []observe.Key
 	for _, uid := range w.memory.RefusedClaims() {
 		for _, k := range w.byUID(ctx, uid) {
-			if k.Namespace == namespace && w.memory.Accepted(uid) {
+			if (k.Namespace == namespace || w.filledIn(ctx, k) == namespace) && w.memory.Accepted(uid) {
 				keys = append(keys, k)
 			}
 		}
 	}
 	return keys
+}
+
+// filledIn is the namespace that the temporaries of a claim live in; empty for
+// the claim's own.
+func (w *waker) filledIn(ctx context.Context, claim observe.Key) string {
+	var p v1alpha1.Population
+	if err := w.cache.Get(ctx, claim.Claim(), &p); err != nil || p.Spec.ClaimUID != claim.UID {
+		return ""
+	}
+	return p.Spec.Namespace
 }
 
 // kindChanged maps a change of a source, or of a kind as a whole, to the

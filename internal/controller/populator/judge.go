@@ -83,12 +83,7 @@ func checkSupported(s situation) (verdict, bool) {
 	if spec.Plugin != nil {
 		return refuse(v1alpha1.ReasonUnsupportedPopulator, "spec.plugin: this version of Sluice serves worker templates only; describe the worker in spec.worker")
 	}
-	switch spec.Placement {
-	case "", v1alpha1.PlacementAuto, v1alpha1.PlacementClaim:
-		return verdict{}, false
-	case v1alpha1.PlacementSource, v1alpha1.PlacementSystem:
-	}
-	return refuse(v1alpha1.ReasonUnsupportedPopulator, "spec.placement: this version of Sluice runs workers in the claim's namespace only; set Auto or Claim instead of %s", spec.Placement)
+	return verdict{}, false
 }
 
 func checkTemplate(s situation) (verdict, bool) {

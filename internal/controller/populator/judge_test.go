@@ -75,10 +75,11 @@ func TestJudge(t *testing.T) {
 		"Plugin": {"A plugin is not served yet.", func(s *situation) {
 			s.populator.Spec.Worker, s.populator.Spec.Plugin = nil, &v1alpha1.Plugin{Socket: "/run/sluice/x"}
 		}, v1alpha1.ReasonUnsupportedPopulator, []string{"spec.plugin", "spec.worker"}},
-		"Placement": {"Nor is another placement.", func(s *situation) { s.populator.Spec.Placement = v1alpha1.PlacementSource }, v1alpha1.ReasonUnsupportedPopulator, []string{"spec.placement", "Source", "Claim"}},
-		"Auto":      {"The default is.", func(s *situation) { s.populator.Spec.Placement = v1alpha1.PlacementAuto }, v1alpha1.ReasonAccepted, nil},
-		"Template":  {"A template that does not compile names its path.", func(s *situation) { s.populator.Spec.Worker.Env[0].Value = "${source." }, v1alpha1.ReasonTemplateInvalid, []string{"spec.worker.env[0].value"}},
-		"Schema":    {"The schema of the kind is known here too.", func(s *situation) { s.populator.Spec.Worker.Env[0].Value = "${source.spec.filename}" }, v1alpha1.ReasonTemplateInvalid, []string{"undefined field 'filename'"}},
+		"Source":   {"Every placement is.", func(s *situation) { s.populator.Spec.Placement = v1alpha1.PlacementSource }, v1alpha1.ReasonAccepted, nil},
+		"System":   {"Every placement is.", func(s *situation) { s.populator.Spec.Placement = v1alpha1.PlacementSystem }, v1alpha1.ReasonAccepted, nil},
+		"Auto":     {"The default is.", func(s *situation) { s.populator.Spec.Placement = v1alpha1.PlacementAuto }, v1alpha1.ReasonAccepted, nil},
+		"Template": {"A template that does not compile names its path.", func(s *situation) { s.populator.Spec.Worker.Env[0].Value = "${source." }, v1alpha1.ReasonTemplateInvalid, []string{"spec.worker.env[0].value"}},
+		"Schema":   {"The schema of the kind is known here too.", func(s *situation) { s.populator.Spec.Worker.Env[0].Value = "${source.spec.filename}" }, v1alpha1.ReasonTemplateInvalid, []string{"undefined field 'filename'"}},
 		"ManyErrors": {"Of many errors the first few are said.", func(s *situation) {
 			s.populator.Spec.Worker.Env[0].Value = "${a}${b}${c}${d}${e}"
 		}, v1alpha1.ReasonTemplateInvalid, []string{"and 2 more"}},

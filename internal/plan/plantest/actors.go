@@ -15,6 +15,8 @@ const (
 	selectedNode      = "volume.kubernetes.io/selected-node"
 	bindCompleted     = "pv.kubernetes.io/bind-completed"
 	boundByController = "pv.kubernetes.io/bound-by-controller"
+
+	storageProvisioner = "volume.kubernetes.io/storage-provisioner"
 )
 
 // action is one thing that may happen next. do changes a fresh copy.
@@ -159,7 +161,7 @@ func (s *state) provision(p *corev1.PersistentVolumeClaim, add adder) {
 		slices.ContainsFunc(s.vols, func(d *disk) bool { return d.pv.Spec.ClaimRef != nil && d.pv.Spec.ClaimRef.UID == p.UID })
 	if !busy {
 		add("provisioner begins for "+p.Name, func(s *state) {
-			s.inflight = append(s.inflight, provisioning{claim: p.UID, name: p.Name})
+			s.inflight = append(s.inflight, provisioning{claim: p.UID, namespace: p.Namespace, name: p.Name})
 		})
 	}
 }
@@ -173,18 +175,18 @@ func (s *state) finishProvisioning(f provisioning) {
 		pv.Spec.AccessModes = p.Spec.AccessModes
 	}
 	pv.Spec.ClaimRef = &corev1.ObjectReference{
-		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: namespace, Name: f.name, UID: f.claim,
+		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: f.namespace, Name: f.name, UID: f.claim,
 	}
 	s.addDisk(&disk{pv: pv})
 }
 
 // protectPVC lets a deleted claim go when no Pod with a node names it.
 func (s *state) protectPVC(p *corev1.PersistentVolumeClaim, add adder) {
-	if p.DeletionTimestamp == nil {
+	if p.DeletionTimestamp == nil || held(p) {
 		return
 	}
 	for _, pod := range s.pods {
-		if pod.Spec.NodeName != "" && names(pod, p.Name) {
+		if pod.Spec.NodeName != "" && pod.Namespace == p.Namespace && names(pod, p.Name) {
 			return
 		}
 	}
@@ -212,7 +214,7 @@ func (s *state) selectNode(p *corev1.PersistentVolumeClaim, add adder) {
 // schedule gives a worker its node, once its prime is Bound; before that it
 // chooses the node that the prime is provisioned for.
 func (s *state) schedule(pod *corev1.Pod, add adder) {
-	p := s.pvc(claimNamed(pod))
+	p := s.pvc(pod.Namespace, claimNamed(pod))
 	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || p == nil || p.DeletionTimestamp != nil {
 		return
 	}
@@ -289,7 +291,7 @@ func (s *state) kubelet(pod *corev1.Pod, add adder) {
 	case st.Terminated == nil && pod.Status.Phase == corev1.PodPending && !mounts(pod, ofFiles):
 		// The kubelet starts no Pod whose claim is being deleted, and none that
 		// mounts a ConfigMap which does not exist.
-		if p := s.pvc(claimNamed(pod)); p != nil && p.DeletionTimestamp == nil && p.Spec.VolumeName != "" {
+		if p := s.pvc(pod.Namespace, claimNamed(pod)); p != nil && p.DeletionTimestamp == nil && p.Spec.VolumeName != "" {
 			if d := s.disk(p.Spec.VolumeName); d != nil && !d.destroyed {
 				add("kubelet starts worker "+pod.Name, func(s *state) { s.startWorker(pod, d) })
 			}

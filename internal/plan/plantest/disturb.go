@@ -57,6 +57,12 @@ func (s *state) users() []action {
 			s.deletePVC(s.claim())
 		})
 	}
+	if s.sc.elsewhere() {
+		s.movers(add)
+	}
+	if s.revoked {
+		out = append(out, action{name: "user grants the source again", do: func(s *state) { s.revoked = false }})
+	}
 	for _, p := range s.pvcs {
 		if isPrime(p) && p.DeletionTimestamp == nil && p.Labels[v1alpha1.LabelRole] != "" {
 			add("deletes prime "+p.Name, func(s *state) { s.deletePVC(p) })
@@ -91,6 +97,31 @@ func (s *state) users() []action {
 		}
 	}
 	return out
+}
+
+// movers is what people do to where temporaries live.
+func (s *state) movers(add adder) {
+	if !s.moved {
+		add("changes the placement", func(s *state) { s.moved, s.newSource = true, true })
+	}
+	if s.sc.Placement == v1alpha1.PlacementSource && !s.wasRevoked {
+		add("revokes the grant", func(s *state) { s.revoked, s.wasRevoked = true, true })
+	}
+	c := s.claim()
+	if c == nil {
+		return
+	}
+	if c.DeletionTimestamp == nil && !s.deleted {
+		add("deletes the namespace", func(s *state) {
+			s.deleted, s.pop = true, nil
+			s.deletePVC(s.claim())
+		})
+	}
+	if held(c) {
+		add("strips the claim of the finalizer", func(s *state) {
+			s.editPVC(s.claim(), func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil })
+		})
+	}
 }
 
 // failures is what goes wrong by itself.
@@ -197,7 +228,10 @@ func stepName(step populate.Step) string {
 	case populate.UnselectNode:
 		return "unselect node"
 	case populate.SetFinalizer:
-		return "set finalizer"
+		if t.Present {
+			return "set finalizer"
+		}
+		return "remove finalizer"
 	}
 	return "unknown step"
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/plan/plantest"
 	"github.com/sluice-dev/sluice/internal/plan/populate"
 )
@@ -32,6 +33,10 @@ var scenarios = []plantest.Scenario{
 	{Name: "AlwaysFails", AlwaysFails: true},
 	{Name: "ForeignVolume", ForeignVolume: true},
 	{Name: "ForeignVolumeFilledImmediately", ForeignVolume: true, Immediately: true},
+	{Name: "System", Placement: v1alpha1.PlacementSystem},
+	{Name: "SystemAlwaysFails", Placement: v1alpha1.PlacementSystem, AlwaysFails: true},
+	{Name: "Source", Placement: v1alpha1.PlacementSource, WaitForConsumer: true},
+	{Name: "SourceRetain", Placement: v1alpha1.PlacementSource, Retain: true},
 }
 
 func TestExplore(t *testing.T) {

@@ -20,8 +20,10 @@ var Invariants = []string{
 	"F2 a filled volume is handed over with the policy of its class and, unless a user meddles, is never destroyed",
 	"F2 no object is touched that is not ours, no Population of a living claim is deleted",
 	"F3 at rest nothing temporary is left but the last failed worker",
+	"F3 a claim whose temporaries live elsewhere is held from before the first is made until the last is seen gone, and no longer",
 	"F4 from every state, when disturbances stop, the claim is Bound or says why not",
 	"F4 no volume is ever written to by two workers",
+	"F5 no worker is made of a source of another namespace that is not granted",
 	"F7 attempts are capped, spaced by back-off, and no decision repeats without end",
 	"F8 at rest after success the planner has nothing to do, to say or to wait for",
 }
@@ -42,7 +44,7 @@ func (s *state) check() string {
 		}
 	}
 	for _, p := range s.pods {
-		if c := s.pvc(claimNamed(p)); p.Spec.NodeName != "" && c != nil && mounts(p, ofClaim) {
+		if c := s.pvc(p.Namespace, claimNamed(p)); p.Spec.NodeName != "" && c != nil && mounts(p, ofClaim) {
 			if d := s.disk(c.Spec.VolumeName); d != nil && d.foreign {
 				return fmt.Sprintf("F2: Pod %q mounts somebody's volume %q", p.Name, d.pv.Name)
 			}
@@ -67,7 +69,7 @@ func (s *state) check() string {
 			return "F1: the Population claims success and the claim is not bound to a volume of ours"
 		}
 	}
-	if s.sc.NameTaken && (s.pvcByUID("somebodys") == nil || s.pvcByUID("somebodys").DeletionTimestamp != nil || s.pod(populate.TemporaryName("claim-1", 1)) == nil) {
+	if s.sc.NameTaken && (s.pvcByUID("somebodys") == nil || s.pvcByUID("somebodys").DeletionTimestamp != nil || s.pod(namespace, populate.TemporaryName("claim-1", 1)) == nil) {
 		return "F2: somebody's object under the name of a temporary is gone"
 	}
 	return ""
@@ -117,6 +119,9 @@ func (s *state) unrest() string {
 			return "F3: the Population is left"
 		}
 		return ""
+	}
+	if held(c) && workers == 0 {
+		return "F3: the claim is held and nothing of it is left"
 	}
 	return s.claimUnrest(c)
 }

@@ -33,6 +33,9 @@ func (s *state) key(budget bool) uint64 {
 	k.num(int(s.sourceGen))
 	k.is(s.remadeSource)
 	k.is(s.newSource)
+	k.is(s.moved)
+	k.is(s.revoked)
+	k.is(s.wasRevoked)
 	if s.refused.Reason != "" {
 		k.age(s.refused.At)
 	}
@@ -77,6 +80,7 @@ func (s *state) fits(step populate.Step, k *keyer) {
 	case populate.CreateScout:
 		uid = t.Scout.Annotations[v1alpha1.AnnotationNonce]
 	case populate.CreatePrime:
+		k.text(t.Prime.Namespace)
 		uid = t.Prime.Annotations[v1alpha1.AnnotationNonce]
 	case populate.DeletePopulation:
 		uid = string(t.UID)
@@ -94,7 +98,9 @@ func (s *state) fits(step populate.Step, k *keyer) {
 		uid, rv = string(t.UID), t.ResourceVersion
 	case populate.UnselectNode:
 		uid, rv = string(t.UID), t.ResourceVersion
-	case populate.CreatePopulation, populate.SetFinalizer:
+	case populate.SetFinalizer:
+		uid, rv = string(t.UID), t.ResourceVersion
+	case populate.CreatePopulation:
 	}
 	k.uid(uid)
 	k.is(rv != "" && s.current(uid, rv))
@@ -156,7 +162,7 @@ func (k *keyer) meta(o metav1.Object) {
 		owner = string(ref.UID)
 	}
 	if _, isPV := o.(*corev1.PersistentVolume); !isPV {
-		k.text(o.GetName())
+		k.text(o.GetNamespace(), o.GetName())
 	}
 	k.uid(string(o.GetUID()))
 	k.uid(owner)
@@ -174,6 +180,7 @@ func (k *keyer) pvcs(list []*corev1.PersistentVolumeClaim) {
 	for _, p := range sorted(list) {
 		k.meta(p)
 		k.uid(p.Spec.VolumeName)
+		k.is(held(p))
 		k.text(string(p.Status.Phase), p.Annotations[selectedNode], p.Annotations[bindCompleted])
 		k.phaseAge(p.CreationTimestamp.Time)
 	}
@@ -206,6 +213,7 @@ func (k *keyer) pop(p *v1alpha1.Population) {
 	k.meta(p)
 	k.uid(string(p.Spec.ClaimUID))
 	k.num(int(p.Spec.Attempt))
+	k.text(p.Spec.Namespace)
 	k.uid(p.Spec.Nonce)
 	k.text(string(p.Status.Phase), ready(p.Status.Conditions), p.Status.NodeName)
 	k.uid(p.Status.VolumeName)
@@ -223,6 +231,7 @@ func (k *keyer) pop(p *v1alpha1.Population) {
 		k.is(r.Permanent)
 		k.num(int(r.Failures))
 		k.num(int(r.SourceGeneration))
+		k.num(int(r.PopulatorGeneration))
 		if r.EndedAt != nil && !r.Succeeded {
 			k.age(r.EndedAt.Time)
 		}

@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -76,12 +78,17 @@ func (s *state) observe(uid types.UID, live, rendered bool, class *storagev1.Sto
 	w := s.world(live)
 	o := populate.Observed{
 		Now: s.now, Live: live, Namespace: namespace, Name: claimName, ClaimUID: uid,
-		Population: w.pop, Populator: Populator(), Class: class,
-		Source:  populate.Source{State: populate.SourceFound, Namespace: namespace, UID: s.sourceUID(), Generation: s.sourceGen},
+		System: system, Population: w.pop, Populator: s.populator(), Class: class,
+		Source:  populate.Source{State: populate.SourceFound, Namespace: s.sc.sourceNamespace(), UID: s.sourceUID(), Generation: s.sourceGen},
 		Refused: s.refused,
 	}
-	if s.sourceGen == 0 {
-		o.Source = populate.Source{State: populate.SourceNotFound, Namespace: namespace}
+	switch {
+	case s.sourceGen == 0:
+		o.Source = populate.Source{State: populate.SourceNotFound, Namespace: s.sc.sourceNamespace()}
+	case s.revoked:
+		o.Source = populate.Source{Namespace: s.sc.sourceNamespace()} // not even looked for
+	default:
+		o.Source.Granted = true
 	}
 	primes := map[types.UID]bool{}
 	volumes := map[string]bool{}
@@ -171,12 +178,12 @@ func (s *state) apply(step populate.Step, uid types.UID, late bool) bool {
 			return false
 		}
 		s.allocated()
-		s.editPop(func(p *v1alpha1.Population) { p.Spec.Attempt = t.To })
+		s.editPop(func(p *v1alpha1.Population) { p.Spec.Attempt, p.Spec.Namespace = t.To, t.Temporaries })
 		return true
 	case populate.WriteStatus:
 		return s.writeStatus(t)
 	case populate.CreatePrime:
-		return s.createPrime(t)
+		return s.createPrime(t, late)
 	case populate.CreateScout:
 		return s.createPod(t.Scout, "scout")
 	case populate.CreateWorker:
@@ -185,13 +192,13 @@ func (s *state) apply(step populate.Step, uid types.UID, late bool) bool {
 		}
 		return s.createWorker(t, late)
 	case populate.DeletePrime:
-		p := s.pvc(t.Name)
+		p := s.pvc(t.Namespace, t.Name)
 		if p == nil || (t.UID != "" && p.UID != t.UID) || (t.ResourceVersion != "" && p.ResourceVersion != t.ResourceVersion) {
 			return false
 		}
 		return s.managerDeletesPrime(p)
 	case populate.DeleteWorker:
-		p := s.pod(t.Name)
+		p := s.pod(t.Namespace, t.Name)
 		if p == nil || (t.UID != "" && p.UID != t.UID) || (t.ResourceVersion != "" && p.ResourceVersion != t.ResourceVersion) {
 			return false
 		}
@@ -218,7 +225,7 @@ func (s *state) apply(step populate.Step, uid types.UID, late bool) bool {
 		s.editPVC(c, func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, selectedNode) })
 		return true
 	case populate.SetFinalizer:
-		return false // no finalizer in placement Claim
+		return s.setFinalizer(t)
 	}
 	s.breach("unknown step %T", step)
 	return false
@@ -257,9 +264,48 @@ func (s *state) writeStatus(t populate.WriteStatus) bool {
 	return true
 }
 
-func (s *state) createPrime(t populate.CreatePrime) bool {
-	if s.pvc(t.Prime.Name) != nil {
+// setFinalizer puts our finalizer on the claim, or lets the claim go. The API
+// server adds none to what is being deleted.
+func (s *state) setFinalizer(t populate.SetFinalizer) bool {
+	c := s.claim()
+	if c == nil || c.UID != t.UID || c.ResourceVersion != t.ResourceVersion || held(c) == t.Present || (t.Present && c.DeletionTimestamp != nil) {
 		return false
+	}
+	if !t.Present {
+		s.stillThere(c.UID)
+	}
+	s.editPVC(c, func(c *corev1.PersistentVolumeClaim) {
+		c.Finalizers = nil
+		if t.Present {
+			c.Finalizers = []string{v1alpha1.FinalizerPopulation}
+		}
+	})
+	return true
+}
+
+// stillThere checks that nothing of a claim that is let go is left but what has
+// been going for long.
+func (s *state) stillThere(claim types.UID) {
+	check := func(o metav1.Object) {
+		going := o.GetDeletionTimestamp()
+		if o.GetLabels()[v1alpha1.LabelClaimUID] == string(claim) && (going == nil || s.now.Sub(going.Time) < time.Minute) {
+			s.breach("F3: the claim is let go while %s/%s stands", o.GetNamespace(), o.GetName())
+		}
+	}
+	for _, p := range s.pvcs {
+		check(p)
+	}
+	for _, p := range s.pods {
+		check(p)
+	}
+}
+
+func (s *state) createPrime(t populate.CreatePrime, late bool) bool {
+	if s.pvc(t.Prime.Namespace, t.Prime.Name) != nil {
+		return false
+	}
+	if c := s.claim(); t.Prime.Namespace != namespace && !late && (c == nil || !held(c)) {
+		s.breach("F3: prime %s/%s is made while nothing holds its claim", t.Prime.Namespace, t.Prime.Name)
 	}
 	p := t.Prime.DeepCopy()
 	p.UID = s.newUID("prime")
@@ -269,15 +315,19 @@ func (s *state) createPrime(t populate.CreatePrime) bool {
 }
 
 func (s *state) createWorker(t populate.CreateWorker, late bool) bool {
-	prime := s.pvc(t.Worker.Name)
-	if s.pod(t.Worker.Name) == nil && !late && s.frozen == nil && (prime == nil || prime.Status.Phase != corev1.ClaimBound) {
+	prime := s.pvc(t.Worker.Namespace, t.Worker.Name)
+	made := s.pod(t.Worker.Namespace, t.Worker.Name) != nil
+	if !made && s.revoked && !late {
+		s.breach("F5: worker %q is made of a source that is not granted", t.Worker.Name)
+	}
+	if !made && !late && s.frozen == nil && (prime == nil || prime.Status.Phase != corev1.ClaimBound) {
 		s.breach("F1: worker %q is created before its prime is Bound", t.Worker.Name)
 	}
 	return s.createPod(t.Worker, "worker")
 }
 
 func (s *state) createPod(pod *corev1.Pod, what string) bool {
-	if s.pod(pod.Name) != nil {
+	if s.pod(pod.Namespace, pod.Name) != nil {
 		return false
 	}
 	p := pod.DeepCopy()

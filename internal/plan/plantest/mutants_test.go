@@ -51,16 +51,19 @@ func handsOver(d *populate.Decision) bool {
 	return d.Why == populate.WhyHandOverPrime && d.Need == 0
 }
 
+// mutant is a planner that breaks a rule, and where that shows.
+type mutant struct {
+	reason       string
+	scenario     plantest.Scenario
+	disturbances int
+	only         []string
+	planner      plantest.Planner
+}
+
 // TestMutants shows that the explorer can fail: each of these planners breaks a
 // rule of the protocol, and each is caught.
 func TestMutants(t *testing.T) {
-	cases := map[string]struct {
-		reason       string
-		scenario     plantest.Scenario
-		disturbances int
-		only         []string
-		planner      plantest.Planner
-	}{
+	cases := map[string]mutant{
 		"RebindOntoReleased": {
 			reason:       "A volume that was Released may be half destroyed, whatever its UID and resourceVersion say",
 			disturbances: 1,
@@ -340,6 +343,9 @@ func TestMutants(t *testing.T) {
 				}
 			}),
 		},
+	}
+	for name, tc := range elsewhereMutants() {
+		cases[name] = tc
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

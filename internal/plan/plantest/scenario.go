@@ -34,10 +34,16 @@ type Scenario struct {
 	ReadOnly bool
 	// AlwaysFails makes every worker fail.
 	AlwaysFails bool
+	// Placement of the populator, if temporaries are to live in another namespace
+	// than the claim. With PlacementSource the source lives there too, and is
+	// granted to the claim.
+	Placement v1alpha1.Placement
 }
 
 const (
 	namespace   = "tenant"
+	system      = "system"
+	origin      = "origin"
 	claimName   = "data"
 	className   = "class"
 	maxAttempts = 4
@@ -68,10 +74,22 @@ func (sc Scenario) claim(uid string) *corev1.PersistentVolumeClaim {
 	if sc.ReadOnly {
 		c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
 	}
+	c.Annotations = map[string]string{storageProvisioner: "disk.example.com"}
 	if sc.Immediately {
-		c.Annotations = map[string]string{v1alpha1.AnnotationPopulate: v1alpha1.PopulateImmediately}
+		c.Annotations[v1alpha1.AnnotationPopulate] = v1alpha1.PopulateImmediately
 	}
 	return c
+}
+
+// elsewhere says that temporaries live in another namespace than the claim.
+func (sc Scenario) elsewhere() bool { return sc.Placement != "" }
+
+// sourceNamespace is where the source lives.
+func (sc Scenario) sourceNamespace() string {
+	if sc.Placement == v1alpha1.PlacementSource {
+		return origin
+	}
+	return namespace
 }
 
 // Claim is a claim of the model's class that asks to be filled.

@@ -38,8 +38,8 @@ type disk struct {
 
 // provisioning is a volume that the provisioner has begun to make.
 type provisioning struct {
-	claim types.UID
-	name  string
+	claim           types.UID
+	namespace, name string
 }
 
 // frozen is a cache that stands still: what it shows of one kind.
@@ -67,6 +67,10 @@ type state struct {
 	// remadeSource is that the source was re-created, and newSource that no
 	// attempt was allocated since.
 	remadeSource, newSource bool
+
+	// moved is that a user changed the populator's placement, revoked that the
+	// source is not granted, wasRevoked that it was not once.
+	moved, revoked, wasRevoked bool
 
 	frozen  *frozen
 	late    populate.Step
@@ -127,11 +131,11 @@ func (s *state) newUID(kind string) types.UID {
 func (s *state) stamp() metav1.Time { return metav1.NewTime(s.now) }
 
 // claim is what stands under the claim's name.
-func (s *state) claim() *corev1.PersistentVolumeClaim { return s.pvc(claimName) }
+func (s *state) claim() *corev1.PersistentVolumeClaim { return s.pvc(namespace, claimName) }
 
-func (s *state) pvc(name string) *corev1.PersistentVolumeClaim {
+func (s *state) pvc(namespace, name string) *corev1.PersistentVolumeClaim {
 	for _, p := range s.pvcs {
-		if p.Name == name {
+		if p.Namespace == namespace && p.Name == name {
 			return p
 		}
 	}
@@ -147,9 +151,9 @@ func (s *state) pvcByUID(uid types.UID) *corev1.PersistentVolumeClaim {
 	return nil
 }
 
-func (s *state) pod(name string) *corev1.Pod {
+func (s *state) pod(namespace, name string) *corev1.Pod {
 	for _, p := range s.pods {
-		if p.Name == name {
+		if p.Namespace == namespace && p.Name == name {
 			return p
 		}
 	}
@@ -264,6 +268,21 @@ func (s *state) dropPVC(p *corev1.PersistentVolumeClaim) {
 
 func (s *state) dropDisk(d *disk) {
 	s.vols = slices.DeleteFunc(s.vols, func(x *disk) bool { return x == d })
+}
+
+// populator is the populator of the model's source kind as it stands.
+func (s *state) populator() *v1alpha1.Populator {
+	p := Populator()
+	p.Spec.Placement = s.sc.Placement
+	if s.moved {
+		p.Spec.Placement, p.Generation = v1alpha1.PlacementClaim, 2
+	}
+	return p
+}
+
+// held says that our finalizer is on a claim.
+func held(p *corev1.PersistentVolumeClaim) bool {
+	return slices.Contains(p.Finalizers, v1alpha1.FinalizerPopulation)
 }
 
 // isPrime says that a PVC is not the claim under the claim's name.

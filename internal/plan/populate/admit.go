@@ -152,7 +152,7 @@ func checkClass(v *view) *obstacle {
 // against the prime and stay on the volume for ever.
 func (v *view) templated() (key, word string) {
 	words := []string{"${pvc.name}"}
-	if v.namespace != v.Namespace {
+	if v.where() != v.Namespace {
 		words = append(words, "${pvc.namespace}")
 	}
 	for k, value := range v.Class.Parameters {
@@ -172,9 +172,12 @@ func checkGrant(v *view) *obstacle {
 	if v.Source.Namespace == "" || v.Source.Namespace == v.Namespace || v.Source.Granted {
 		return nil
 	}
-	return &obstacle{reason: v1alpha1.ReasonNotGranted, act: true, message: fmt.Sprintf(
-		"No ReferenceGrant in namespace %q lets claims of namespace %q refer to %s %q",
-		v.Source.Namespace, v.Namespace, v.sourceKind(), v.claim.Spec.DataSourceRef.Name)}
+	message := fmt.Sprintf("No ReferenceGrant in namespace %q lets claims of namespace %q refer to %s %q",
+		v.Source.Namespace, v.Namespace, v.sourceKind(), v.claim.Spec.DataSourceRef.Name)
+	if v.Source.Ungrantable != "" {
+		message = fmt.Sprintf("%s, and no grant can be read before the kind ReferenceGrant of the Gateway API is installed: %s", message, clean(v.Source.Ungrantable))
+	}
+	return &obstacle{reason: v1alpha1.ReasonNotGranted, act: true, message: message}
 }
 
 func checkSource(v *view) *obstacle {
@@ -197,12 +200,12 @@ func checkSource(v *view) *obstacle {
 // would live in another namespace. An object of the same name may exist there,
 // and belong to somebody else: it must never be mounted for this source.
 func (v *view) outOfReach(objects []NamedObject) *obstacle {
-	if len(objects) == 0 || v.Source.Namespace == "" || v.Source.Namespace == v.namespace {
+	if len(objects) == 0 || v.Source.Namespace == "" || v.Source.Namespace == v.where() {
 		return nil
 	}
 	return &obstacle{reason: v1alpha1.ReasonInvalidSource, act: true, message: fmt.Sprintf(
 		"%s %q of namespace %q names %s %q, which a worker in namespace %q cannot mount; move the claim to the namespace of the source, or let Populator %q have placement Source",
-		v.sourceKind(), v.claim.Spec.DataSourceRef.Name, v.Source.Namespace, objects[0].Kind, objects[0].Name, v.namespace, v.populatorName())}
+		v.sourceKind(), v.claim.Spec.DataSourceRef.Name, v.Source.Namespace, objects[0].Kind, objects[0].Name, v.where(), v.populatorName())}
 }
 
 // sourceProblem is what is wrong with the source.

@@ -5,6 +5,8 @@ import (
 	"hash/fnv"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
@@ -29,7 +31,7 @@ const (
 // together do not come back together, and always the same for one attempt.
 func backOff(uid string, r *v1alpha1.Result) time.Duration {
 	d := backOffBase
-	if r.Reason == v1alpha1.ReasonVolumeLost {
+	if r.Reason == v1alpha1.ReasonVolumeLost || r.Reason == v1alpha1.ReasonPlacementChanged {
 		d = backOffLost
 	}
 	for range max(r.Failures, 1) - 1 {
@@ -140,7 +142,8 @@ func attemptFailed(v *view) (Decision, bool) {
 			return d, true
 		}
 	}
-	if v.lingering() {
+	if v.lingering() || (v.place != v.namespace && v.remains()) {
+		// One namespace at a time is known to hold something.
 		return Decision{RequeueAfter: recheck, Why: WhyClearing}, true
 	}
 	return v.allocate(WhyNextAttempt), true
@@ -175,6 +178,9 @@ func (v *view) rearmed(r *v1alpha1.Result) bool {
 
 func (v *view) stayFailed(r *v1alpha1.Result) Decision {
 	if v.worker == nil {
+		if d, ok := v.letGo(); ok {
+			return d
+		}
 		return Decision{Why: WhyFailed}
 	}
 	if wait := v.until(r, keepWorker); wait > 0 {
@@ -188,17 +194,10 @@ func (v *view) stayFailed(r *v1alpha1.Result) Decision {
 // lingering says that something of an ended attempt has yet to vanish: the
 // next one would count twice against quotas and capacity. Patience has an end.
 func (v *view) lingering() bool {
-	for _, p := range v.primes() {
-		if p.DeletionTimestamp == nil || v.age(p.DeletionTimestamp.Time) < terminatingPatience {
-			return true
-		}
-	}
-	for _, w := range v.workers() {
-		if w.DeletionTimestamp == nil || v.age(w.DeletionTimestamp.Time) < terminatingPatience {
-			return true
-		}
-	}
-	return false
+	return v.some(func(o metav1.Object) bool {
+		going := o.GetDeletionTimestamp()
+		return v.expected(o) && (going == nil || v.age(going.Time) < terminatingPatience)
+	})
 }
 
 // unselect gives the node that provisioning failed on back to the scheduler,
@@ -234,5 +233,6 @@ func (v *view) allocate(why string) Decision {
 	}
 	return Decision{Why: why, Step: Allocate{
 		Namespace: v.pop.Namespace, Name: v.pop.Name, UID: v.pop.UID, ResourceVersion: v.pop.ResourceVersion, To: v.highest + 1,
+		Temporaries: v.elsewhere(v.place),
 	}}
 }

@@ -34,6 +34,9 @@ func gone(v *view) (Decision, bool) {
 	if d, ok := v.markPartial(); ok {
 		return d, true
 	}
+	if d, ok := v.letGo(); ok {
+		return d, true
+	}
 	if p := v.Population; p != nil && p.Spec.ClaimUID == v.ClaimUID && p.DeletionTimestamp == nil && !hasOwner(p, v.ClaimUID) && v.claimGone() {
 		// Its owner was stripped, so the garbage collector will not have it.
 		if !v.Live {
@@ -59,7 +62,7 @@ func settled(v *view) (Decision, bool) {
 	}
 	for _, rule := range []func(*view) (Decision, bool){
 		func(v *view) (Decision, bool) { return v.sweep(WhySettled, v.primes(), v.workers()) },
-		giveBack, (*view).markPartial,
+		giveBack, (*view).markPartial, (*view).letGo,
 	} {
 		if d, ok := rule(v); ok {
 			return d, true

@@ -74,13 +74,17 @@ type DeletePopulation struct {
 }
 
 // Allocate raises spec.attempt to To, the token of the attempt: by one, or by
-// more where temporaries of a lost record bear higher numbers.
+// more where temporaries of a lost record bear higher numbers. Where the
+// temporaries live is part of the token.
 // Preconditions: UID and resourceVersion.
 type Allocate struct {
 	Namespace, Name string
 	UID             types.UID
 	ResourceVersion string
 	To              int32
+	// Temporaries is the namespace that the attempt's temporaries are to live in;
+	// empty is the claim's.
+	Temporaries string
 }
 
 // WriteStatus replaces the Population's status. Preconditions: UID and

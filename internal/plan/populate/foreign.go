@@ -86,7 +86,9 @@ func (v *view) giveBackOne(pv *corev1.PersistentVolume) (Decision, bool) {
 	return Decision{}, false // its prime is still about, or Kubernetes has yet to say what it is
 }
 
-// names says that a volume's claimRef names a prime of this claim.
+// names says that a volume's claimRef names a prime of this claim. Without a
+// record there is no telling which namespace it lived in.
 func (v *view) names(ref *corev1.ObjectReference) bool {
-	return ref.Namespace == v.namespace && strings.HasPrefix(ref.Name, namePrefix(v.ClaimUID))
+	return strings.HasPrefix(ref.Name, namePrefix(v.ClaimUID)) &&
+		(v.pop == nil || ref.Namespace == v.namespace || ref.Namespace == v.Namespace)
 }

@@ -113,6 +113,9 @@ func (v *view) clearAway(then Decision) Decision {
 	if d, ok := v.markPartial(); ok {
 		return d
 	}
+	if d, ok := v.letGo(); ok {
+		return d
+	}
 	return then
 }
 

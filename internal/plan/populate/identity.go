@@ -62,12 +62,6 @@ func isTemporaryName(name string) bool {
 
 func namePrefix(claim types.UID) string { return "sluice-" + string(claim) + "-" }
 
-// TemporaryNamespace is the namespace that the prime and the worker of a claim
-// live in, for one placement. PlacementAuto is PlacementClaim.
-func TemporaryNamespace(_ v1alpha1.Placement, claim types.NamespacedName) string {
-	return claim.Namespace
-}
-
 // labels are those of a temporary of one attempt.
 func labels(claim types.UID, attempt int32, role string) map[string]string {
 	l := volumeLabels(claim, attempt, role)
@@ -86,7 +80,8 @@ func volumeLabels(claim types.UID, attempt int32, role string) map[string]string
 	}
 }
 
-// ownedBy makes the claim the owner of a temporary or of the Population. It
+// ownedBy makes the claim the owner of a temporary beside it or of the
+// Population. It
 // does not block the claim's deletion: that would take a permission on claims'
 // finalizers for nothing.
 func ownedBy(claim *corev1.PersistentVolumeClaim) []metav1.OwnerReference {
@@ -112,7 +107,8 @@ const (
 	// stray: by its name and labels a temporary of this claim, but not one of
 	// the Population as it stands, or bereft of its owner. Deleted, never used.
 	stray
-	// own: a temporary of this Population beyond doubt.
+	// own: a temporary of this Population beyond doubt, if it is in the right
+	// place.
 	own
 )
 
@@ -139,7 +135,7 @@ func kin(o metav1.Object, claim types.UID, role, nonce string, attempt int32) (k
 		o.GetName() != nameOf(role, claim, int32(n)) {
 		return foreign, 0
 	}
-	if nonce == "" || o.GetAnnotations()[v1alpha1.AnnotationNonce] != nonce || !hasOwner(o, claim) {
+	if nonce == "" || o.GetAnnotations()[v1alpha1.AnnotationNonce] != nonce {
 		return stray, int32(n)
 	}
 	return own, int32(n)

@@ -55,7 +55,7 @@ func TestNextSourceVolumes(t *testing.T) {
 		},
 		"Elsewhere": {
 			reason: "The claim's namespace may have a Secret of that name, which is somebody else's: nothing is begun",
-			o:      observed(live, population(0), elsewhere, naming),
+			o:      observed(live, population(0), elsewhere, naming, placed(v1alpha1.PlacementClaim)),
 			want:   outline{Step: "status Waiting InvalidSource", Event: "Warning InvalidSource", Again: 5 * time.Minute, Why: populate.WhyWaiting},
 		},
 		"ElsewhereOnlyLive": {

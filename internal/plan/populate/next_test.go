@@ -65,6 +65,9 @@ func describe(s populate.Step) string {
 	case populate.UnselectNode:
 		return fmt.Sprintf("unselect node of %s at %s", s.UID, s.ResourceVersion)
 	case populate.SetFinalizer:
+		if !s.Present {
+			return "remove finalizer"
+		}
 		return "set finalizer"
 	}
 	return "?"

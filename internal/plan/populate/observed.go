@@ -27,6 +27,9 @@ type Observed struct {
 	Namespace, Name string
 	ClaimUID        types.UID
 
+	// System is the manager's own namespace.
+	System string
+
 	// Claim is the claim as it stands under that name: nil when gone, and with
 	// another UID when it was made anew.
 	Claim *corev1.PersistentVolumeClaim
@@ -48,9 +51,10 @@ type Observed struct {
 	// claim names none.
 	Class *storagev1.StorageClass
 
-	// Primes are all claims, and Workers all Pods, that carry the claim's UID
-	// in LabelClaimUID, scouts included, or stand under a name that an attempt of this claim
-	// would use. Whether they are ours is for Next to judge.
+	// Primes are all claims, and Workers all Pods, of any namespace that carry
+	// the claim's UID in LabelClaimUID, scouts included, or stand under a name
+	// that an attempt of this claim would use. Whether they are ours is for Next
+	// to judge.
 	Primes  []corev1.PersistentVolumeClaim
 	Workers []corev1.Pod
 
@@ -108,6 +112,10 @@ type Source struct {
 	// Granted says that a ReferenceGrant lets the claim refer to a source of
 	// another namespace. Without meaning for one of its own namespace.
 	Granted bool
+	// Ungrantable is why there can be no grant: the API server's text about the
+	// kind ReferenceGrant, which is not installed or must not be read. Empty where
+	// grants are read.
+	Ungrantable string
 	// InvalidReason is InvalidSource, or TemplateFailed when the rule itself
 	// could not be evaluated. Set whenever Invalid is.
 	InvalidReason string

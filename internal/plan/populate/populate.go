@@ -7,8 +7,10 @@
 //
 //	state               seen by                                     step
 //	------------------  ------------------------------------------  ------------------------------------------
-//	gone                no claim of this UID, or being deleted      delete worker and prime; volume to Delete
-//	settled             Population Succeeded                        delete what is left, then nothing at all
+//	gone                no claim of this UID, or being deleted      delete worker and prime; volume to Delete;
+//	                                                                then the finalizer
+//	settled             Population Succeeded                        delete what is left, then the finalizer,
+//	                                                                then nothing at all
 //	impostor            Population of another UID or maker          delete it, wait until it is gone
 //	foreign volume      a volume labelled foreign                   clear claimRef, restore its policy
 //	bound               claim has a volume                          ours: Succeeded; another: Failed
@@ -20,7 +22,7 @@
 //	prime n, no node    filled before a consumer is about           scout, until the prime has its volume
 //	worker lost         recorded, but no worker                     result n
 //	admission           nothing of attempt n                        checks in order, each a reason to wait
-//	admitted            all checks passed                           Population / allocate / prime
+//	admitted            all checks passed                           Population / allocate / finalizer / prime
 //
 // The hand-over of attempt n is, on one live observation: DELETE prime n (its
 // worker, even ended, keeps it from vanishing), then one patch of the volume
@@ -28,7 +30,8 @@
 // was read. After that the volume itself is the evidence.
 //
 // Evidence that survives a crash between any two writes:
-//   - spec.attempt: attempts 1..n were allocated; n's names may be in use.
+//   - spec.attempt: attempts 1..n were allocated; n's names may be in use, in
+//     spec.namespace.
 //   - status.prime: a worker of attempt n may exist or have existed. It is
 //     written before the worker, so a vanished worker is never mistaken for one
 //     that was not made yet, and never replaced on the same volume.
@@ -69,6 +72,9 @@ func notAsked(v *view) (Decision, bool) {
 	begun := v.Population != nil || len(v.otherPrimes) > 0 || len(v.otherWorkers) > 0
 	if begun || (v.Populator != nil && asks(v.claim)) {
 		return Decision{}, false
+	}
+	if d, ok := v.letGo(); ok {
+		return d, true
 	}
 	return Decision{Why: WhyNotAsked}, true
 }

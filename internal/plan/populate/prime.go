@@ -40,7 +40,7 @@ func (v *view) newPrime() *corev1.PersistentVolumeClaim {
 			Namespace: v.namespace, Name: v.name(),
 			Labels:          labels(v.ClaimUID, v.n, v1alpha1.RolePrime),
 			Annotations:     annotations,
-			OwnerReferences: ownedBy(v.claim),
+			OwnerReferences: v.owners(),
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:               slices.Clone(v.primeModes()),
@@ -53,7 +53,8 @@ func (v *view) newPrime() *corev1.PersistentVolumeClaim {
 }
 
 // admitted is what remains when no rule has anything against it: the record,
-// the token, the prime, in that order.
+// the token, the finalizer where the temporaries live elsewhere, the prime, in
+// that order.
 func admitted(v *view) Decision {
 	switch {
 	case v.lingering():
@@ -71,6 +72,9 @@ func admitted(v *view) Decision {
 	}
 	if !v.Live {
 		return Decision{Need: NeedLive, Why: WhyCreatePrime}
+	}
+	if d, ok := v.hold(); ok {
+		return d
 	}
 	return Decision{Why: WhyCreatePrime, Step: CreatePrime{Prime: v.newPrime()}}
 }

@@ -151,13 +151,17 @@ func (v *view) createPopulation(why string, attempt int32) Decision {
 	if attempt > 0 && !v.Live {
 		return Decision{Need: NeedLive, Why: why}
 	}
+	temporaries := ""
+	if attempt > 0 {
+		temporaries = v.elsewhere(v.place)
+	}
 	return Decision{Why: why, Step: CreatePopulation{Population: &v1alpha1.Population{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: v.Namespace, Name: v.Name,
 			Labels:          map[string]string{v1alpha1.LabelClaimUID: string(v.ClaimUID)},
 			OwnerReferences: ownedBy(v.claim),
 		},
-		Spec: v1alpha1.PopulationSpec{ClaimUID: v.ClaimUID, Attempt: attempt},
+		Spec: v1alpha1.PopulationSpec{ClaimUID: v.ClaimUID, Attempt: attempt, Namespace: temporaries},
 	}}}
 }
 

@@ -1,11 +1,12 @@
 package populate
 
 import (
-	"slices"
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -30,13 +31,14 @@ type view struct {
 	// scout is the scout of prime n, while it may be of use.
 	scout *corev1.Pod
 	// otherPrimes and otherWorkers are ours to delete: of other attempts, of a
-	// Population that is no more, or bereft of their owner.
+	// Population that is no more, bereft of their owner, or in another namespace.
 	otherPrimes  []*corev1.PersistentVolumeClaim
 	otherWorkers []*corev1.Pod
 	// highest is the highest attempt that anything of this claim speaks of.
 	highest int32
-	// namespace is where temporaries live.
-	namespace string
+	// namespace is where the temporaries of attempt n live, or those of the first
+	// one will; place is where those of the next attempt belong.
+	namespace, place string
 }
 
 func look(o Observed) *view {
@@ -47,24 +49,14 @@ func look(o Observed) *view {
 	if p := o.Population; p != nil && p.DeletionTimestamp == nil && p.Spec.ClaimUID == o.ClaimUID && hasOwner(p, o.ClaimUID) {
 		v.pop, v.n = p, p.Spec.Attempt
 	}
-	placement := v1alpha1.PlacementAuto
-	if o.Populator != nil {
-		placement = o.Populator.Spec.Placement
-	}
-	v.namespace = TemporaryNamespace(placement, types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
-
-	// Labels can be written in any namespace by anybody who may write there.
-	v.Primes = within(v.namespace, o.Primes, func(p *corev1.PersistentVolumeClaim) string { return p.Namespace })
-	v.Workers = within(v.namespace, o.Workers, func(w *corev1.Pod) string { return w.Namespace })
-
-	nonce := ""
-	if v.pop != nil {
-		nonce = v.pop.Spec.Nonce
+	v.place = place(&o)
+	if v.namespace = v.place; v.n > 0 {
+		v.namespace = cmp.Or(v.pop.Spec.Namespace, o.Namespace)
 	}
 	v.highest = v.n
 	for i := range v.Primes {
 		p := &v.Primes[i]
-		k, n := kin(p, o.ClaimUID, v1alpha1.RolePrime, nonce, v.n)
+		k, n := v.kin(p, v1alpha1.RolePrime)
 		v.highest = max(v.highest, n)
 		switch {
 		case k == own && n == v.n:
@@ -79,7 +71,7 @@ func look(o Observed) *view {
 		if w.Labels[v1alpha1.LabelRole] == v1alpha1.RoleScout {
 			role = v1alpha1.RoleScout
 		}
-		k, n := kin(w, o.ClaimUID, role, nonce, v.n)
+		k, n := v.kin(w, role)
 		v.highest = max(v.highest, n)
 		switch {
 		case k == own && n == v.n && role == v1alpha1.RoleWorker:
@@ -93,16 +85,6 @@ func look(o Observed) *view {
 	return v
 }
 
-// within returns the objects of one namespace. The list itself is not changed,
-// and not copied where there is nothing to leave out.
-func within[T any](namespace string, objects []T, of func(*T) string) []T {
-	elsewhere := func(o T) bool { return of(&o) != namespace }
-	if !slices.ContainsFunc(objects, elsewhere) {
-		return objects
-	}
-	return slices.DeleteFunc(slices.Clone(objects), elsewhere)
-}
-
 // name is the name of the temporaries of attempt n.
 func (v *view) name() string { return TemporaryName(v.ClaimUID, v.n) }
 
@@ -110,13 +92,17 @@ func (v *view) name() string { return TemporaryName(v.ClaimUID, v.n) }
 // attempt, and what kind of thing.
 func (v *view) taken(attempt int32) (kind string, ok bool) {
 	name := TemporaryName(v.ClaimUID, attempt)
+	stands := func(o metav1.Object, role string) bool {
+		k, _ := kin(o, v.ClaimUID, role, "", v.n)
+		return k == foreign && o.GetNamespace() == v.namespace && o.GetName() == name
+	}
 	for i := range v.Primes {
-		if k, _ := kin(&v.Primes[i], v.ClaimUID, v1alpha1.RolePrime, "", v.n); k == foreign && v.Primes[i].Name == name {
+		if stands(&v.Primes[i], v1alpha1.RolePrime) {
 			return "PersistentVolumeClaim", true
 		}
 	}
 	for i := range v.Workers {
-		if k, _ := kin(&v.Workers[i], v.ClaimUID, v1alpha1.RoleWorker, "", v.n); k == foreign && v.Workers[i].Name == name {
+		if stands(&v.Workers[i], v1alpha1.RoleWorker) {
 			return "Pod", true
 		}
 	}

@@ -4,6 +4,8 @@ package populate
 const (
 	WhyGone            = "claim gone: temporaries go"
 	WhyPartial         = "half-filled volume kept by its policy is marked"
+	WhyLetGo           = "nothing is left elsewhere: the finalizer goes"
+	WhyAwaitGone       = "what is left elsewhere is going"
 	WhyNotAsked        = "claim asks for nothing here"
 	WhySettled         = "settled"
 	WhyImpostor        = "population of another claim goes"
@@ -28,6 +30,7 @@ const (
 	WhyHandOverRebind  = "worker succeeded: volume is handed over"
 	WhyWorkerOutdated  = "worker that cannot start was made from an older source or populator"
 	WhyRevoked         = "grant was revoked while the worker runs"
+	WhyMoved           = "attempt is not where its source is any more"
 	WhyWorkerUntrusted = "worker is not of the recorded attempt"
 
 	WhyPrimePending = "prime waits for its volume"
@@ -44,6 +47,7 @@ const (
 
 	WhyWaiting          = "admission: claim has to wait"
 	WhyCreatePopulation = "admitted: population is created"
+	WhyHold             = "temporaries live elsewhere: the finalizer comes first"
 	WhyFirstAttempt     = "admitted: first attempt is allocated"
 	WhyCreatePrime      = "admitted: prime is created"
 )

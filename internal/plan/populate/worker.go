@@ -37,6 +37,10 @@ func (v *view) createWorker(pv *corev1.PersistentVolume) Decision {
 // mayCreate says whether a worker or its scout, whichever the step makes, may be
 // made now, and was rendered; if not, what to do about it.
 func (v *view) mayCreate(step Step) (Decision, bool) {
+	if v.misplaced() {
+		return v.fail(WhyMoved, ending{reason: v1alpha1.ReasonPlacementChanged, message: fmt.Sprintf(
+			"The source or its namespace changed before there was a worker, which belongs into namespace %q now instead of %q", v.place, v.namespace)}), false
+	}
 	if ob := v.obstacle(); ob != nil && ob.reason != v1alpha1.ReasonWaitingForConsumer {
 		if ob.reason == v1alpha1.ReasonNotGranted {
 			ob.reason = v1alpha1.ReasonGrantRevoked
@@ -47,6 +51,9 @@ func (v *view) mayCreate(step Step) (Decision, bool) {
 		return d, false
 	}
 	if d, ok := v.refused(step); ok {
+		return d, false
+	}
+	if d, ok := v.hold(); ok {
 		return d, false
 	}
 	r := v.Rendered
@@ -132,7 +139,7 @@ func (v *view) newWorker(pv *corev1.PersistentVolume) *corev1.Pod {
 // planner owns of both roles.
 func (v *view) identify(w *corev1.Pod, name, role string) {
 	w.Namespace, w.Name, w.GenerateName = v.namespace, name, ""
-	w.OwnerReferences = ownedBy(v.claim)
+	w.OwnerReferences = v.owners()
 	if w.Labels == nil {
 		w.Labels = map[string]string{}
 	}
@@ -218,8 +225,16 @@ func workerStands(v *view) (Decision, bool) {
 			message: fmt.Sprintf("Volume %q of prime %q is gone", v.prime.Spec.VolumeName, v.prime.Name)}), true
 	}
 	p, end := progressOf(w)
-	if ob := checkGrant(v); ob != nil && p != succeeded {
-		return v.fail(WhyRevoked, ending{reason: v1alpha1.ReasonGrantRevoked, message: ob.message}), true
+	if p != succeeded {
+		if ob := checkGrant(v); ob != nil {
+			return v.fail(WhyRevoked, ending{reason: v1alpha1.ReasonGrantRevoked, message: ob.message}), true
+		}
+		if was, is := v.readsFrom(), v.Source.Namespace; was != "" && is != "" && was != is {
+			// Whether the grant of the namespace that it reads from stands is not
+			// looked at any more.
+			return v.fail(WhyMoved, ending{reason: v1alpha1.ReasonPlacementChanged, message: fmt.Sprintf(
+				"The claim was pointed to a source in namespace %q while worker %q read from namespace %q", is, w.Name, was)}), true
+		}
 	}
 	switch p {
 	case pending:
