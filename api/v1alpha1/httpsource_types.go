@@ -88,6 +88,11 @@ type HTTPSourceSpec struct {
 	// +kubebuilder:validation:MaxLength=65536
 	CABundle string `json:"caBundle,omitempty"`
 
+	// caConfigMapRef names a ConfigMap of this namespace that holds more such
+	// certificates.
+	// +optional
+	CAConfigMapRef *ConfigMapKeyReference `json:"caConfigMapRef,omitempty"`
+
 	// maxRedirects that are followed; from https to http none is. Default 10;
 	// -1 follows none.
 	// +optional
@@ -145,6 +150,24 @@ type SecretReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
+}
+
+// ConfigMapKeyReference names a key of a ConfigMap in the namespace of the
+// source.
+type ConfigMapKeyReference struct {
+	// name of the ConfigMap.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// key in the ConfigMap. Default ca.crt.
+	// +optional
+	// +kubebuilder:default=ca.crt
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
+	Key string `json:"key,omitempty"`
 }
 
 // OnMissing says what becomes of a claim whose source has nothing.

@@ -44,6 +44,10 @@ const (
 	// dataSourceRef with a namespace. Needs a ReferenceGrant (KEP-3294).
 	AnnotationSourceNamespace = "sluice.dev/data-source-namespace"
 
+	// AnnotationShipped on a Populator that came with Sluice is the digest of the
+	// version that was applied last. Without it, Sluice leaves the Populator alone.
+	AnnotationShipped = "sluice.dev/shipped"
+
 	// FinalizerPopulation on a claim holds it until temporaries in another
 	// namespace are observed gone. Not used in placement Claim.
 	FinalizerPopulation = "sluice.dev/population"
@@ -56,6 +60,10 @@ const (
 	RoleWorker          = "worker"
 	PopulateImmediately = "immediately"
 )
+
+// ReasonPopulatorKept is the reason of an event on a Populator that comes with
+// Sluice: somebody changed it, and this version's is not applied over that.
+const ReasonPopulatorKept = "PopulatorKept"
 
 // What a worker finds in its environment.
 const (

@@ -20,27 +20,22 @@ import (
 // populators returns those that the chart renders when it is asked to, compiled against the kinds of their sources.
 func populators(t *testing.T, values map[string]any) map[string]*template.Program {
 	t.Helper()
-	if values == nil {
-		values = map[string]any{}
-	}
-	sources, ok := values["sources"].(map[string]any)
-	if !ok {
-		sources = map[string]any{}
-	}
-	sources["populators"] = "Always"
-	values["sources"] = sources
 	manifest, err := chart(values).Template(t.Context(), config.Kubernetes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[string]*template.Program{}
+	var data map[string]string
 	for doc := range strings.SplitSeq("\n"+manifest, "\n---\n") {
-		if !strings.Contains(doc, "\nkind: Populator\n") {
-			continue
+		var c corev1.ConfigMap
+		if strings.Contains(doc, "\n  name: sluice-populators\n") && yaml.Unmarshal([]byte(doc), &c) == nil {
+			data = c.Data
 		}
+	}
+	out := map[string]*template.Program{}
+	for name, doc := range data {
 		var p v1alpha1.Populator
 		if err := yaml.UnmarshalStrict([]byte(doc), &p); err != nil {
-			t.Fatalf("%v\n%s", err, doc)
+			t.Fatalf("%s: %v\n%s", name, err, doc)
 		}
 		raw, err := os.ReadFile(filepath.Join(repository, "charts", "sluice", "files", "crds", "sluice.dev_"+strings.ToLower(p.Spec.SourceKind.Kind)+"s.yaml"))
 		if err != nil {
@@ -113,6 +108,49 @@ func TestPopulatorOfHTTPSource(t *testing.T) {
 	if string(files["ca.crt"]) != "PEM" {
 		t.Errorf("ca.crt = %q, want that of the source", files["ca.crt"])
 	}
+	source := `{metadata: {name: s}, spec: {url: "https://example.com/a", secretRef: {name: token}, caConfigMapRef: {name: authorities, key: root.pem}}}`
+	env, _ = worker(t, p, source)
+	if env["SOURCE_CREDENTIALS"] != "/sources/credentials" || env["SOURCE_CA_FILE"] != "/sluice/files/ca.crt,/sources/ca/root.pem" {
+		t.Errorf("credentials in %q, authorities in %q", env["SOURCE_CREDENTIALS"], env["SOURCE_CA_FILE"])
+	}
+	want = map[string]string{"/sources/credentials": "Secret/token", "/sources/ca": "ConfigMap/authorities"}
+	if diff := cmp.Diff(want, mounts(t, p, source)); diff != "" {
+		t.Errorf("what is mounted: -want +got\n%s", diff)
+	}
+}
+
+// mounts are the Secrets and ConfigMaps that a worker mounts for a source, by
+// directory; those that may be missing with a question mark.
+func mounts(t *testing.T, p *template.Program, source string) map[string]string {
+	t.Helper()
+	var object map[string]any
+	if err := yaml.Unmarshal([]byte(source), &object); err != nil {
+		t.Fatal(err)
+	}
+	r := p.Render(template.Input{Source: object, Claim: &corev1.PersistentVolumeClaim{}})
+	if r.Reason != "" {
+		t.Fatalf("%s: %s", r.Reason, r.Message)
+	}
+	named := map[string]string{}
+	for _, v := range r.Pod.Spec.Volumes {
+		optional := false
+		switch {
+		case v.Secret != nil:
+			named[v.Name], optional = "Secret/"+v.Secret.SecretName, *v.Secret.Optional
+		case v.ConfigMap != nil:
+			named[v.Name], optional = "ConfigMap/"+v.ConfigMap.Name, *v.ConfigMap.Optional
+		}
+		if optional {
+			named[v.Name] += "?"
+		}
+	}
+	out := map[string]string{}
+	for _, m := range r.Pod.Spec.Containers[0].VolumeMounts {
+		if what, ok := named[m.Name]; ok {
+			out[m.MountPath] = what
+		}
+	}
+	return out
 }
 
 func TestPopulatorOfInlineSource(t *testing.T) {
@@ -131,6 +169,31 @@ func TestPopulatorOfInlineSource(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("manifest: -want +got\n%s", diff)
 	}
+	source := `{metadata: {name: s}, spec: {onMissing: Continue, files: [{path: a, content: a}],
+		configMap: {name: settings, path: etc, mode: "0600"},
+		secret: {name: token, items: [{key: k1, path: keys/one, mode: "0400"}, {key: k2}]}}}`
+	env, files := worker(t, p, source)
+	if got, err = inline.ParseManifest(files["manifest"]); err != nil {
+		t.Fatalf("%v\n%s", err, files["manifest"])
+	}
+	want = inline.Manifest{Files: []inline.File{{Path: "a", Content: []byte("a")}}, Trees: []inline.Tree{
+		{Name: "configMap", Path: "etc", Mode: 0o600},
+		{Name: "secret", Keys: []inline.Key{{Key: "k1", Path: "keys/one", Mode: 0o400}, {Key: "k2"}}},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("manifest: -want +got\n%s", diff)
+	}
+	if env["SOURCE_CONFIG_MAP"] != "/sources/configmap" || env["SOURCE_SECRET"] != "/sources/secret" {
+		t.Errorf("directories %q and %q", env["SOURCE_CONFIG_MAP"], env["SOURCE_SECRET"])
+	}
+	mounted := map[string]string{"/sources/configmap": "ConfigMap/settings?", "/sources/secret": "Secret/token?"}
+	if diff := cmp.Diff(mounted, mounts(t, p, source)); diff != "" {
+		t.Errorf("what is mounted: -want +got\n%s", diff)
+	}
+	mounted = map[string]string{"/sources/configmap": "ConfigMap/settings"}
+	if diff := cmp.Diff(mounted, mounts(t, p, `{metadata: {name: s}, spec: {configMap: {name: settings}}}`)); diff != "" {
+		t.Errorf("a ConfigMap that has to be there: -want +got\n%s", diff)
+	}
 	if _, files := worker(t, p, `{metadata: {name: s}, spec: {}}`); strings.TrimSpace(string(files["manifest"])) != "" {
 		t.Errorf("manifest of nothing = %q", files["manifest"])
 	}
@@ -141,12 +204,22 @@ func TestSourcesOff(t *testing.T) {
 	if got := populators(t, map[string]any{"sources": map[string]any{"http": off, "inline": off}}); len(got) > 0 {
 		t.Errorf("%d Populators of sources that are off", len(got))
 	}
-	// Nor is there one in an installation, when nothing could check it: render
-	// does not know the kind.
-	render(t, nil)
 	for key := range render(t, map[string]any{"sources": map[string]any{"http": off, "inline": off}}) {
-		if strings.HasPrefix(key, "ClusterRole/sluice-source-") && key != "ClusterRole/sluice-source-reader" {
+		if strings.HasPrefix(key, "ClusterRole/sluice-source-") && key != "ClusterRole/sluice-source-reader" || strings.Contains(key, "/sluice-shipped-") {
 			t.Errorf("%s is rendered for a source that is off", key)
 		}
+	}
+	never := map[string]any{"sources": map[string]any{"populators": "Never"}}
+	if got := populators(t, never); len(got) > 0 {
+		t.Errorf("%d Populators although there shall never be any", len(got))
+	}
+	objects := render(t, never)
+	for _, key := range []string{"ClusterRole/sluice-shipped-http", "ClusterRoleBinding/sluice-shipped-http"} {
+		if _, ok := objects[key]; ok {
+			t.Errorf("%s is rendered although the manager is to apply no Populator", key)
+		}
+	}
+	if _, ok := objects["ClusterRole/sluice-source-http"]; !ok {
+		t.Error("nobody may read HTTPSources for a Populator of the administrator's own")
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/controller/datasource"
 	"github.com/sluice-dev/sluice/internal/controller/population"
 	"github.com/sluice-dev/sluice/internal/controller/populator"
+	"github.com/sluice-dev/sluice/internal/controller/shipped"
 	"github.com/sluice-dev/sluice/internal/manager"
 	"github.com/sluice-dev/sluice/internal/webhook/certificate"
 	claimwebhook "github.com/sluice-dev/sluice/internal/webhook/claim"
@@ -31,6 +32,7 @@ import (
 var setups = []manager.Setup{
 	population.Setup,
 	populator.Setup,
+	shipped.Setup,
 	datasource.Setup,
 	populatorwebhook.Setup,
 	claimwebhook.Setup,
@@ -93,6 +95,7 @@ func command() *cobra.Command {
 	f.DurationVar(&o.GracePeriod, "grace-period", o.GracePeriod, "how long running work may take to end when the manager is stopped")
 	f.IntVar(&webhookPort, "webhook-port", webhookPort, "where to serve admission webhooks; 0 serves none")
 	f.StringArrayVar(&o.ExcludedNamespaces, "exclude-namespace", nil, "namespace to keep out of, beside kube-system and the manager's own; may be repeated")
+	f.StringVar(&o.Populators, "populators", "", "directory with Populators to apply, one in each file *.yaml; empty applies none")
 	f.StringVar(&format, "log-format", format, "json or text")
 	f.IntVarP(&verbosity, "verbosity", "v", verbosity, "0: changes of state, 1: every step")
 	return cmd

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,7 +28,7 @@ type httpFlags struct {
 	format       string
 	credentials  string
 	requireOffer string
-	caFile       string
+	caFiles      list
 	allow, deny  list
 	retry        retry.Policy
 }
@@ -80,7 +81,7 @@ func (f *httpFlags) declare(s *settings) {
 
 	s.StringVar(&f.credentials, "credentials", "", "`directory` with a mounted Secret: username and password, token, header.NAME, tls.crt and tls.key, ca.crt")
 	s.StringVar(&f.requireOffer, "require-offer", "", "use the Secret only if its key "+credential.OfferKey+" offers it to this `kind`, such as HTTPSource.sluice.dev")
-	s.StringVar(&f.caFile, "ca-file", "", "`file` with certificates in PEM to trust beside the system's; may be empty")
+	s.Var(&f.caFiles, "ca-file", "`files` with certificates in PEM to trust beside the system's; may be empty")
 
 	s.StringVar(&f.opts.Proxy, "proxy", "", "`URL` of a proxy; the usual environment variables have no say")
 	s.StringVar(&f.opts.NoProxy, "no-proxy", "", "`hosts` that are reached without the proxy, as in NO_PROXY")
@@ -113,9 +114,13 @@ func (f *httpFlags) complete() error {
 	if f.opts.Addresses.Deny, err = egress.Parse(f.deny); err != nil {
 		return usageError{err}
 	}
-	if f.caFile != "" {
-		if f.opts.CA, err = readBounded(f.caFile, maxCA); err != nil {
+	for _, name := range f.caFiles {
+		pem, err := readBounded(name, maxCA)
+		if err != nil {
 			return usageError{fmt.Errorf("read CA: %w", err)}
+		}
+		if pem = bytes.TrimSpace(pem); len(pem) > 0 {
+			f.opts.CA = append(append(f.opts.CA, pem...), '\n')
 		}
 	}
 	return f.readCredentials()

@@ -62,6 +62,9 @@ type Options struct {
 	// ProgressFromLogs has the progress of workers read from their logs, which
 	// needs the right to read the logs of all Pods.
 	ProgressFromLogs bool
+	// Populators is a directory with the Populators that come with Sluice; empty
+	// if there are none.
+	Populators string
 	// Workers is how many claims are worked on at the same time.
 	Workers int
 	// GracePeriod is how long running reconciles may take to end.
