@@ -77,6 +77,15 @@ func (m *Memory) Refused(claim types.UID, r populate.Refusal) {
 	m.of(claim).refused = r
 }
 
+// Told remembers that people know of the refusal.
+func (m *Memory) Told(claim types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c, ok := m.claims[claim]; ok {
+		c.refused.Told = true
+	}
+}
+
 // Accepted forgets a refusal: a write succeeded, or what was refused may be
 // accepted now. It says whether there was one.
 func (m *Memory) Accepted(claim types.UID) bool {

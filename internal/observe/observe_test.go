@@ -380,7 +380,9 @@ func TestClaimOfWhichOnlyTheUIDIsKnown(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		world  world
-		want   string
+		// anywhere says that not even the namespace is known.
+		anywhere bool
+		want     string
 	}{
 		"a temporary remembers the name": {
 			world:  world{cache: []client.Object{claimOf(), annotated}, live: []client.Object{claimOf(), annotated}},
@@ -392,12 +394,21 @@ func TestClaimOfWhichOnlyTheUIDIsKnown(t *testing.T) {
 			want:   "claim",
 			reason: "a volume's watch may be ahead of the claims'",
 		},
+		"not even the namespace is known": {
+			world: world{live: []client.Object{claimOf()}}, anywhere: true,
+			want:   "claim",
+			reason: "a volume that is to be given back says no more than the UID",
+		},
 		"the claim is gone": {want: "", reason: "there is nothing to find"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			ob, _ := tc.world.observer(t)
-			o, _, err := ob.Observe(t.Context(), Key{Namespace: "ns", UID: testClaim})
+			key := Key{Namespace: "ns", UID: testClaim}
+			if tc.anywhere {
+				key.Namespace = ""
+			}
+			o, _, err := ob.Observe(t.Context(), key)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -83,6 +83,10 @@ func (c *Controller) Reconcile(ctx context.Context, key observe.Key) (ctrl.Resul
 			return ctrl.Result{}, err
 		}
 		if d.Step == nil {
+			if d.Event != nil && o.Claim != nil {
+				c.teller.Tell(o.Claim, *d.Event)
+				c.memory.Told(o.ClaimUID)
+			}
 			c.rest(o, d)
 			return ctrl.Result{RequeueAfter: d.RequeueAfter}, nil
 		}
@@ -151,6 +155,7 @@ func (c *Controller) take(o populate.Observed, d populate.Decision, out apply.Ou
 	case out.Refused != nil:
 		refused := *out.Refused
 		refused.At, refused.Step = o.Now, populate.Kind(d.Step)
+		refused.Told = o.Refused.Told && o.Refused.Reason == refused.Reason && o.Refused.Step == refused.Step
 		c.memory.Refused(o.ClaimUID, refused)
 		o.Refused = refused
 	case err != nil && !workerInDoubt(d.Step, out):

@@ -258,6 +258,40 @@ func TestEventsAreToldOnceTheStepIsTaken(t *testing.T) {
 	}
 }
 
+func TestRefusalOfTheRecordIsToldOnce(t *testing.T) {
+	refused := &populate.Refusal{Reason: v1alpha1.ReasonQuotaExceeded, Message: "exceeded quota"}
+	s := &script{outcomes: []apply.Outcome{{Refused: refused}}}
+	c, memory := s.controller()
+	claim := s.observed
+	claim.Live, claim.Now = true, c.now()
+	again := populate.Decision{Step: populate.CreatePopulation{Population: population("")}}
+	for range 3 {
+		// As the planner does: refused, told unless it was, and tried again.
+		s.decisions = []populate.Decision{again, {}}
+		if _, err := c.Reconcile(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		last := s.seen[len(s.seen)-1].Refused
+		if last.Reason != v1alpha1.ReasonQuotaExceeded {
+			t.Fatalf("refusal is %+v", last)
+		}
+		if !last.Told {
+			s.decisions = []populate.Decision{{Event: &populate.Event{Reason: last.Reason}}}
+			s.observed.Refused = last
+			if _, err := c.Reconcile(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+			s.observed.Refused.Told = true // the memory's, that an observer would take it from
+		}
+	}
+	if diff := cmp.Diff([]string{"claim: QuotaExceeded"}, s.told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	if !memory.Accepted(key.UID) {
+		t.Error("the refusal was forgotten, so a quota that grows wakes nobody")
+	}
+}
+
 func TestNamespaceToKeepOutOf(t *testing.T) {
 	s := &script{out: true, decisions: []populate.Decision{{Step: populate.Allocate{To: 1}}, {}}}
 	c, _ := s.controller()

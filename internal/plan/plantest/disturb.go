@@ -1,6 +1,7 @@
 package plantest
 
 import (
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -145,6 +146,13 @@ func (s *state) failures() []action {
 					s.editPVC(p, func(p *corev1.PersistentVolumeClaim) { delete(p.Annotations, selectedNode) })
 				})
 			}
+		}
+	}
+	if !s.clockSet {
+		for _, by := range []time.Duration{-time.Hour, time.Hour} {
+			add(fmt.Sprintf("all clocks are set by %s", by), func(s *state) {
+				s.now, s.clockSet = s.now.Add(by), true
+			})
 		}
 	}
 	if s.frozen == nil {

@@ -36,6 +36,7 @@ func (s *state) key(budget bool) uint64 {
 	k.is(s.moved)
 	k.is(s.revoked)
 	k.is(s.wasRevoked)
+	k.is(s.clockSet)
 	if s.refused.Reason != "" {
 		k.age(s.refused.At)
 	}
@@ -153,7 +154,7 @@ func (k *keyer) age(t time.Time) { k.upTo(t, 20*time.Minute) }
 func (k *keyer) phaseAge(t time.Time) { k.upTo(t, 3*time.Second) }
 
 func (k *keyer) upTo(t time.Time, limit time.Duration) {
-	k.num(int(min(k.now.Sub(t), limit) / time.Second))
+	k.num(int(max(-limit, min(k.now.Sub(t), limit)) / time.Second))
 }
 
 func (k *keyer) meta(o metav1.Object) {

@@ -198,6 +198,18 @@ func TestMutants(t *testing.T) {
 				}
 			}),
 		},
+		"PrimeDeletedInAnyVersion": {
+			reason:       "A prime may have been bound to somebody's volume since it was judged",
+			scenario:     plantest.Scenario{ForeignVolume: true},
+			disturbances: 2,
+			only:         []string{"an old leader decides to delete prime", "user deletes the claim"},
+			planner: rash(func(_ *populate.Observed, d *populate.Decision) {
+				if s, ok := d.Step.(populate.DeletePrime); ok {
+					s.ResourceVersion = ""
+					d.Step = s
+				}
+			}),
+		},
 		"WorkerMadeAgain": {
 			reason:       "A worker deleted by force may still be writing when the next one starts on the same volume",
 			disturbances: 1,

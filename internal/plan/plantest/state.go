@@ -71,6 +71,8 @@ type state struct {
 	// moved is that a user changed the populator's placement, revoked that the
 	// source is not granted, wasRevoked that it was not once.
 	moved, revoked, wasRevoked bool
+	// clockSet is that the clocks were set: no distance in time can be trusted.
+	clockSet bool
 
 	frozen  *frozen
 	late    populate.Step

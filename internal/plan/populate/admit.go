@@ -42,7 +42,7 @@ func admission(v *view) (Decision, bool) {
 	if ob == nil {
 		return Decision{}, false
 	}
-	if young := lasting - v.age(v.claim.CreationTimestamp.Time); v.pop == nil && !ob.act && young > 0 {
+	if young := v.left(lasting, v.claim.CreationTimestamp.Time); v.pop == nil && !ob.act && young > 0 {
 		// Its consumer or its source may be in the same manifest.
 		return Decision{RequeueAfter: young, Why: WhyWaiting}, true
 	}

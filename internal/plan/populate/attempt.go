@@ -149,17 +149,12 @@ func attemptFailed(v *view) (Decision, bool) {
 	return v.allocate(WhyNextAttempt), true
 }
 
-// until is how long it is until some time after the end of an attempt. A clock
-// that was set back by more than that must not hold things up for ever.
+// until is how long it is until some time after the end of an attempt.
 func (v *view) until(r *v1alpha1.Result, d time.Duration) time.Duration {
 	if r.EndedAt == nil {
 		return 0
 	}
-	wait := r.EndedAt.Add(d).Sub(v.Now)
-	if wait > 2*d {
-		return 0
-	}
-	return wait
+	return v.left(d, r.EndedAt.Time)
 }
 
 // rearmed says that the source or its populator changed since the attempt, so
@@ -196,7 +191,7 @@ func (v *view) stayFailed(r *v1alpha1.Result) Decision {
 func (v *view) lingering() bool {
 	return v.some(func(o metav1.Object) bool {
 		going := o.GetDeletionTimestamp()
-		return v.expected(o) && (going == nil || v.age(going.Time) < terminatingPatience)
+		return v.expected(o) && (going == nil || v.left(terminatingPatience, going.Time) > 0)
 	})
 }
 

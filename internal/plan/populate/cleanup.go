@@ -162,7 +162,11 @@ func (v *view) deleteWorker(why string, w *corev1.Pod) (Decision, bool) {
 	if !v.Live && !v.succeeded() {
 		return Decision{Need: NeedLive, Why: why}, true
 	}
-	return Decision{Why: why, Step: DeleteWorker{Namespace: w.Namespace, Name: w.Name, UID: w.UID}}, true
+	step := DeleteWorker{Namespace: w.Namespace, Name: w.Name, UID: w.UID}
+	if v.Live && !v.succeeded() && ended(w) {
+		step.ResourceVersion = w.ResourceVersion // that it has ended is why it goes
+	}
+	return Decision{Why: why, Step: step}, true
 }
 
 // deletePrime decides the steps that see off a prime whose volume is not to be
@@ -185,7 +189,14 @@ func (v *view) deletePrime(why string, p *corev1.PersistentVolumeClaim) (Decisio
 			Policy: corev1.PersistentVolumeReclaimDelete,
 		}}, true
 	}
-	return Decision{Why: why, Step: DeletePrime{Namespace: p.Namespace, Name: p.Name, UID: p.UID}}, true
+	return Decision{Why: why, Step: v.removePrime(p)}, true
+}
+
+// removePrime deletes a prime in the very version that was judged with its
+// volume, on a live observation: bound to somebody's volume since, it must not
+// go before that is protected.
+func (v *view) removePrime(p *corev1.PersistentVolumeClaim) Step {
+	return DeletePrime{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
 }
 
 // keeps says that the volume of a prime that is to go would stay behind.

@@ -178,6 +178,15 @@ func TestSuccessIsRecordedWithinBounds(t *testing.T) {
 	}
 }
 
+// disruption says that somebody stops a Pod, and why.
+func disruption(reason, message string) func(*corev1.Pod) {
+	return func(w *corev1.Pod) {
+		w.Status.Conditions = append(w.Status.Conditions, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+		})
+	}
+}
+
 func TestFailureKeepsTheWorkersLastWords(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
@@ -205,7 +214,85 @@ func TestFailureKeepsTheWorkersLastWords(t *testing.T) {
 			end: func(w *corev1.Pod) {
 				w.Status.Phase, w.Status.Reason, w.Status.Message = corev1.PodFailed, "Evicted", "low on memory"
 			},
-			want: v1alpha1.Result{Reason: "WorkerFailed", Message: `Worker "sluice-0b7e-1" was stopped: Evicted low on memory`},
+			want: v1alpha1.Result{Reason: "WorkerFailed", Message: `Worker "sluice-0b7e-1" was stopped (Evicted): low on memory`},
+		},
+		"EvictedByKubelet": {
+			reason: "What a worker says when it is told to end is not for good",
+			end: func(w *corev1.Pod) {
+				workerEnded(143, `{"reason":"SourceMissing","permanent":true}`)(w)
+				w.Status.Phase, w.Status.Reason, w.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
+				disruption("TerminationByKubelet", "The node was low on resource: memory.")(w)
+			},
+			want: v1alpha1.Result{Reason: "WorkerFailed", ExitCode: ptr.To[int32](143),
+				Message: `Worker "sluice-0b7e-1" was stopped by its node: The node was low on resource: memory.`},
+		},
+		"Drained": {
+			reason: "A drain deletes the Pod, and says so in its condition",
+			end: func(w *corev1.Pod) {
+				workerRunning(time.Second)(w)
+				disruption("EvictionByEvictionAPI", "Eviction API: evicting")(w)
+				w.DeletionTimestamp = ptr.To(at(0))
+			},
+			want: v1alpha1.Result{Reason: "WorkerFailed", Message: `Worker "sluice-0b7e-1" was evicted, as when its node is drained: Eviction API: evicting`},
+		},
+		"NodeLost": {
+			reason: "The container of a node that is cut off may run on, and the API shows it running",
+			end: func(w *corev1.Pod) {
+				workerRunning(time.Second)(w)
+				disruption("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")(w)
+				w.DeletionTimestamp = ptr.To(at(0))
+			},
+			want: v1alpha1.Result{Reason: "WorkerFailed",
+				Message: `Worker "sluice-0b7e-1" was evicted from its node, which is out of order or to be emptied: Taint manager: deleting due to NoExecute taint`},
+		},
+		"NodeGone": {
+			reason: "Of a node that no longer exists the garbage collector deletes the Pods",
+			end: func(w *corev1.Pod) {
+				w.Status.Phase = corev1.PodFailed
+				disruption("DeletionByPodGC", "PodGC: node no longer exists")(w)
+			},
+			want: v1alpha1.Result{Reason: "WorkerFailed", Message: `Worker "sluice-0b7e-1" was lost with its node: PodGC: node no longer exists`},
+		},
+		"Preempted": {
+			reason: "A more important Pod needed the room",
+			end: func(w *corev1.Pod) {
+				disruption("PreemptionByScheduler", "")(w)
+				w.DeletionTimestamp = ptr.To(at(0))
+			},
+			want: v1alpha1.Result{Reason: "WorkerFailed", Message: `Worker "sluice-0b7e-1" made room for a Pod of higher priority`},
+		},
+		"NewKindOfDisruption": {
+			reason: "What is not known is passed on",
+			end: func(w *corev1.Pod) {
+				workerEnded(1, "")(w)
+				disruption("Elsewhere", "moved")(w)
+			},
+			want: v1alpha1.Result{Reason: "WorkerFailed", Message: `Worker "sluice-0b7e-1" was stopped (Elsewhere): moved`, ExitCode: ptr.To[int32](1)},
+		},
+		"OutOfMemory": {
+			reason: "The limit is what somebody has to raise",
+			end: func(w *corev1.Pod) {
+				workerEnded(137, `{"permanent":true}`)(w)
+				w.Status.ContainerStatuses[1].State.Terminated.Reason = "OOMKilled"
+				w.Spec.Containers = []corev1.Container{{Name: v1alpha1.WorkerContainer, Resources: corev1.ResourceRequirements{
+					Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
+				}}}
+			},
+			want: v1alpha1.Result{Reason: "WorkerFailed", ExitCode: ptr.To[int32](137),
+				Message: `Worker "sluice-0b7e-1" was killed (exit code 137) because it used more memory than its limit of 256Mi allows`},
+		},
+		"Deleted": {
+			reason: "A Pod that somebody deleted says no more",
+			end: func(w *corev1.Pod) {
+				workerRunning(time.Second)(w)
+				w.DeletionTimestamp = ptr.To(at(0))
+			},
+			want: v1alpha1.Result{Reason: "WorkerFailed", Message: `Worker "sluice-0b7e-1" was deleted`},
+		},
+		"NeverRan": {
+			reason: "A node may refuse a Pod",
+			end:    func(w *corev1.Pod) { w.Status.Phase = corev1.PodFailed },
+			want:   v1alpha1.Result{Reason: "WorkerFailed", Message: `Worker "sluice-0b7e-1" did not run to its end`},
 		},
 	}
 	for name, tc := range cases {

@@ -20,9 +20,10 @@ type Decision struct {
 	// Step is the one write to make now; nil when there is nothing to write.
 	Step Step
 
-	// Event is to be told on the claim once Step (if any) has succeeded. It is
-	// the caller's job to say it once: a Warning or wait is repeated only when
-	// its reason changes, which the Population's Ready condition remembers.
+	// Event is to be told on the claim once Step has succeeded, and only then: a
+	// Warning or wait is repeated only when its reason changes, which the
+	// Population's Ready condition remembers. Without a Step it tells of a
+	// refusal, and the caller remembers that in Refusal.Told.
 	Event *Event
 
 	// RequeueAfter, when set, asks for another look after this time even if

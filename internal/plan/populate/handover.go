@@ -26,7 +26,7 @@ func (v *view) handOver() Decision {
 			"Volume %q was released, deleted or changed before it was handed over", name)})
 	}
 	if v.prime.DeletionTimestamp == nil {
-		return Decision{Why: WhyHandOverPrime, Step: DeletePrime{Namespace: v.prime.Namespace, Name: v.prime.Name, UID: v.prime.UID}}
+		return Decision{Why: WhyHandOverPrime, Step: v.removePrime(v.prime)}
 	}
 	var modes []corev1.PersistentVolumeAccessMode
 	if v.readOnly() {
@@ -34,7 +34,7 @@ func (v *view) handOver() Decision {
 	}
 	return Decision{Why: WhyHandOverRebind, Step: Rebind{
 		AccessModes: modes,
-		Volume: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion,
+		Volume:      pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion,
 		ClaimRef: corev1.ObjectReference{
 			APIVersion: "v1", Kind: "PersistentVolumeClaim",
 			Namespace: v.claim.Namespace, Name: v.claim.Name, UID: v.claim.UID, ResourceVersion: v.claim.ResourceVersion,
@@ -55,7 +55,7 @@ func handedOver(v *view) (Decision, bool) {
 	}
 	if v.worker != nil {
 		if _, end := progressOf(v.worker); end != nil {
-			if wait := lasting - v.age(end.FinishedAt.Time); wait > 0 {
+			if wait := v.left(lasting, end.FinishedAt.Time); wait > 0 {
 				return Decision{RequeueAfter: wait, Why: WhyBinding}, true
 			}
 		}

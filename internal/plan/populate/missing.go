@@ -30,7 +30,7 @@ func (v *view) objectMissing() (message string, wait time.Duration) {
 			whose = fmt.Sprintf("%s %q", v.sourceKind(), v.claim.Spec.DataSourceRef.Name)
 		}
 		return fmt.Sprintf("%s %q in namespace %q does not exist, and %s needs it; create it, the worker starts by itself within two minutes",
-			kind, name, w.Namespace, whose), objectPatience - v.age(w.CreationTimestamp.Time)
+			kind, name, w.Namespace, whose), v.left(objectPatience, w.CreationTimestamp.Time)
 	}
 	return "", 0
 }

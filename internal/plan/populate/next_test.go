@@ -51,9 +51,9 @@ func describe(s populate.Step) string {
 	case populate.CreateWorker:
 		return fmt.Sprintf("record %s, create worker %s", s.Record.Status.Prime.UID, s.Worker.Name)
 	case populate.DeletePrime:
-		return fmt.Sprintf("delete prime %s", s.UID)
+		return fmt.Sprintf("delete prime %s%s", s.UID, atVersion(s.ResourceVersion))
 	case populate.DeleteWorker:
-		return fmt.Sprintf("delete worker %s", s.UID)
+		return fmt.Sprintf("delete worker %s%s", s.UID, atVersion(s.ResourceVersion))
 	case populate.Rebind:
 		return fmt.Sprintf("rebind %s at %s to %s", s.UID, s.ResourceVersion, s.ClaimRef.UID)
 	case populate.SetReclaimPolicy:
@@ -71,6 +71,13 @@ func describe(s populate.Step) string {
 		return "set finalizer"
 	}
 	return "?"
+}
+
+func atVersion(rv string) string {
+	if rv == "" {
+		return ""
+	}
+	return " at " + rv
 }
 
 func readyReason(st v1alpha1.PopulationStatus) string {
@@ -186,7 +193,7 @@ func TestNextHappyPath(t *testing.T) {
 		"WorkerSucceeded": {
 			reason: "The prime goes first, held by the worker",
 			o:      observed(live, population(1, recorded(1)), prime(primeBound), volume(), worker(workerEnded(0, ""))),
-			want:   outline{Step: "delete prime prime", Why: populate.WhyHandOverPrime},
+			want:   outline{Step: "delete prime prime at 30", Why: populate.WhyHandOverPrime},
 		},
 		"PrimeGoing": {
 			reason: "Then the volume is handed over, under the resourceVersion of the same read",

@@ -160,6 +160,8 @@ type Refusal struct {
 	Reason  string
 	Message string
 	At      time.Time
+	// Told says that an event told of it, for lack of a Population that could.
+	Told bool
 	// Step is the kind of step that was refused, as Kind names it. A step of
 	// that kind is not taken again for a while; and that a worker was never made
 	// is believed only if it is this manager's last write that was refused.

@@ -153,7 +153,7 @@ func (v *view) hold() (Decision, bool) {
 	case !v.Live:
 		return Decision{Need: NeedLive, Why: WhyHold}, true
 	case v.claim.Annotations[annProvisioner] == "" && (!v.waitsForConsumer() || v.claim.Annotations[annSelectedNode] != ""):
-		if wait := lasting - v.age(v.claim.CreationTimestamp.Time); wait > 0 {
+		if wait := v.left(lasting, v.claim.CreationTimestamp.Time); wait > 0 {
 			return Decision{RequeueAfter: wait, Why: WhyHold}, true
 		}
 		return v.wait(WhyHold, &obstacle{reason: v1alpha1.ReasonProvisioning, message: fmt.Sprintf(
@@ -168,7 +168,7 @@ func (v *view) hold() (Decision, bool) {
 func (v *view) letGo() (Decision, bool) {
 	left := func(o metav1.Object) bool {
 		going := o.GetDeletionTimestamp()
-		return (v.pop == nil || v.expected(o)) && (going == nil || v.age(going.Time) < terminatingPatience)
+		return (v.pop == nil || v.expected(o)) && (going == nil || v.Now.Sub(going.Time) < terminatingPatience)
 	}
 	switch {
 	case !v.held():

@@ -130,7 +130,7 @@ func TestNextPlacement(t *testing.T) {
 		"DeletedRecordLost": {
 			reason: "With the namespace of the claim its record goes first; what says that it was made for the claim is found by its label",
 			o:      observed(live, held, population(1), primeIn("sluice-system"), claimDeleting, recordGone),
-			want:   outline{Step: "delete prime prime", Why: populate.WhyGone},
+			want:   outline{Step: "delete prime prime at 30", Why: populate.WhyGone},
 		},
 		"DeletedForged": {
 			reason: "What merely bears the label elsewhere is somebody's: neither deleted nor waited for",

@@ -105,7 +105,7 @@ func (v *view) refused(step Step) (Decision, bool) {
 	if !v.lastRefused(step) {
 		return Decision{}, false
 	}
-	wait := v.Refused.At.Add(refusedAgain).Sub(v.Now)
+	wait := v.left(refusedAgain, v.Refused.At)
 	if wait <= 0 {
 		return Decision{}, false
 	}
@@ -118,9 +118,12 @@ func (v *view) heed(d Decision) Decision {
 	if d.Step == nil || !v.lastRefused(d.Step) {
 		return d
 	}
-	wait := v.Refused.At.Add(refusedAgain).Sub(v.Now)
+	wait := v.left(refusedAgain, v.Refused.At)
 	if wait <= 0 {
 		return d
+	}
+	if _, ok := d.Step.(CreatePopulation); ok {
+		return v.recordRefused(wait)
 	}
 	phase := v.status().Phase
 	if _, status := d.Step.(WriteStatus); status || v.claim == nil || v.pop == nil ||
@@ -131,6 +134,16 @@ func (v *view) heed(d Decision) Decision {
 		phase = v1alpha1.PhaseWaiting
 	}
 	return v.say(WhyRefused, wait, report{phase: phase, reason: v.Refused.Reason, message: v.Refused.Message, event: warning, keepSource: true})
+}
+
+// recordRefused tells of a claim whose Population the API server refuses. There
+// is no condition to remember that it was told, so whoever tells it has to.
+func (v *view) recordRefused(wait time.Duration) Decision {
+	d := Decision{RequeueAfter: wait, Why: WhyRefused}
+	if !v.Refused.Told {
+		d.Event = &Event{Type: warning, Reason: v.Refused.Reason, Message: "The record of the claim's population cannot be made: " + clean(v.Refused.Message)}
+	}
+	return d
 }
 
 // primeStands is the rule of an attempt that has its prime and no worker.
@@ -224,7 +237,7 @@ func (v *view) primePending() Decision {
 			message: fmt.Sprintf("No volume for the claim yet: %s", clean(v.PrimeProblem.Message)),
 		})
 	}
-	if wait := lasting - v.age(p.CreationTimestamp.Time); wait > 0 {
+	if wait := v.left(lasting, p.CreationTimestamp.Time); wait > 0 {
 		return Decision{RequeueAfter: max(wait, 100*time.Millisecond), Why: WhyPrimePending}
 	}
 	return v.say(WhyPrimePending, 10*recheck, report{

@@ -82,7 +82,7 @@ func (v *view) recallScout() (Decision, bool) {
 	if d, ok := v.deleteWorker(WhyScoutDone, v.scout); ok {
 		return d, true
 	}
-	wait := terminatingPatience - v.age(v.scout.DeletionTimestamp.Time)
+	wait := v.left(terminatingPatience, v.scout.DeletionTimestamp.Time)
 	return Decision{RequeueAfter: max(wait, time.Second), Why: WhyScoutDone}, wait > 0
 }
 
@@ -123,7 +123,7 @@ func (v *view) unschedulable(p *corev1.Pod, phase v1alpha1.Phase) (Decision, boo
 	if c == nil || c.Status != corev1.ConditionFalse || c.Reason != corev1.PodReasonUnschedulable {
 		return Decision{}, false
 	}
-	if wait := unschedulablePatience - v.age(c.LastTransitionTime.Time); wait > 0 {
+	if wait := v.left(unschedulablePatience, c.LastTransitionTime.Time); wait > 0 {
 		return Decision{RequeueAfter: wait, Why: WhyWorkerPending}, true
 	}
 	return v.say(WhyWorkerPending, 10*recheck, report{

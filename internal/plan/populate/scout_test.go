@@ -91,7 +91,7 @@ func TestNextScouts(t *testing.T) {
 		"ScoutOutOfOrder": {
 			reason: "A scout that its node refused makes room for another",
 			o:      observed(live, waitsForConsumer, immediately, population(1), prime(), scout(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })),
-			want:   outline{Step: "delete worker scout", Why: populate.WhyScoutDone},
+			want:   outline{Step: "delete worker scout at 30", Why: populate.WhyScoutDone},
 		},
 		"NodeFound": {
 			reason: "The node was found, so a scout that is gone is not missed",

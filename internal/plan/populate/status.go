@@ -17,6 +17,9 @@ import (
 // well within the five seconds in which a claim has to say where it is.
 const lasting = 3 * time.Second
 
+// clockSkew is how far the clocks of a cluster's programs may be apart.
+const clockSkew = 10 * time.Second
+
 // report is what to tell about where a claim is.
 type report struct {
 	phase   v1alpha1.Phase

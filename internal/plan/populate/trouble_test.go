@@ -23,7 +23,7 @@ func TestNextTrouble(t *testing.T) {
 				o.Claim.DeletionTimestamp = ptr.To(at(0))
 				o.Populator, o.Class, o.Source = nil, nil, populate.Source{}
 			}),
-			want: outline{Step: "delete prime prime", Why: populate.WhyGone},
+			want: outline{Step: "delete prime prime at 30", Why: populate.WhyGone},
 		},
 		"ClaimGoneCached": {
 			reason: "The claim's watch may lag behind that of its temporaries",
@@ -48,7 +48,7 @@ func TestNextTrouble(t *testing.T) {
 		"PopulationDeleted": {
 			reason: "A record deleted in flight is made anew beyond the numbers in use; what was left goes first",
 			o:      observed(live, prime(primeBound), volume(), worker(workerRunning(time.Second))),
-			want:   outline{Step: "delete prime prime", Why: populate.WhyLeftBehind},
+			want:   outline{Step: "delete prime prime at 30", Why: populate.WhyLeftBehind},
 		},
 		"PopulationDeletedAndCleared": {
 			reason: "The numbers of temporaries that are gone may be in use by a late writer",
@@ -88,7 +88,7 @@ func TestNextTrouble(t *testing.T) {
 		"PrimeStripped": {
 			reason: "A prime without its owner is not used, and not left",
 			o:      observed(live, population(1), prime(func(p *corev1.PersistentVolumeClaim) { p.OwnerReferences = nil })),
-			want:   outline{Step: "delete prime prime", Why: populate.WhyLeftBehind},
+			want:   outline{Step: "delete prime prime at 30", Why: populate.WhyLeftBehind},
 		},
 		"PrimeDeleted": {
 			reason: "A prime that somebody deleted ends its attempt",
@@ -193,6 +193,27 @@ func TestNextTrouble(t *testing.T) {
 				o.Refused = populate.Refusal{Reason: v1alpha1.ReasonRequestRefused, Message: "forbidden", At: now, Step: populate.Kind(populate.Rebind{})}
 			}),
 			want: outline{Step: "status Populating RequestRefused", Event: "Warning RequestRefused", Again: 10 * time.Second, Why: populate.WhyRefused},
+		},
+		"PopulationRefused": {
+			reason: "Without a record an event alone can tell why there is none",
+			o: observed(live, func(o *populate.Observed) {
+				o.Refused = populate.Refusal{Reason: v1alpha1.ReasonQuotaExceeded, Message: "exceeded quota", At: now, Step: populate.Kind(populate.CreatePopulation{})}
+			}),
+			want: outline{Event: "Warning QuotaExceeded", Again: 10 * time.Second, Why: populate.WhyRefused},
+		},
+		"PopulationRefusedAndTold": {
+			reason: "It is told once",
+			o: observed(live, func(o *populate.Observed) {
+				o.Refused = populate.Refusal{Reason: v1alpha1.ReasonQuotaExceeded, At: now, Step: populate.Kind(populate.CreatePopulation{}), Told: true}
+			}),
+			want: outline{Again: 10 * time.Second, Why: populate.WhyRefused},
+		},
+		"PopulationRefusedAWhileAgo": {
+			reason: "It is tried again without end: nothing else may tell that there is room",
+			o: observed(live, func(o *populate.Observed) {
+				o.Refused = populate.Refusal{Reason: v1alpha1.ReasonQuotaExceeded, At: now.Add(-10 * time.Second), Step: populate.Kind(populate.CreatePopulation{}), Told: true}
+			}),
+			want: outline{Step: "create Population at 1", Why: populate.WhyCreatePopulation},
 		},
 		"StatusRefused": {
 			reason: "Where nothing can be told nothing is written",
@@ -300,7 +321,7 @@ func TestNextTrouble(t *testing.T) {
 				step, _ := populate.Next(withLive(*o)).Step.(populate.WriteStatus)
 				o.Population.Status = step.Status
 			}, prime(primeBound), volume(), worker(workerEnded(0, ""))),
-			want: outline{Step: "delete prime prime", Why: populate.WhyBoundElsewhere},
+			want: outline{Step: "delete prime prime at 30", Why: populate.WhyBoundElsewhere},
 		},
 		"HandedOverWithoutWorker": {
 			reason: "After the hand-over the volume itself is the evidence",
@@ -326,7 +347,7 @@ func TestNextBetweenAttempts(t *testing.T) {
 		"BackOffOver": {
 			reason: "The failed worker makes room",
 			o:      observed(live, population(1, failed(1, v1alpha1.ReasonWorkerFailed, time.Minute)), worker(workerEnded(1, ""))),
-			want:   outline{Step: "delete worker worker", Why: populate.WhyClearing},
+			want:   outline{Step: "delete worker worker at 30", Why: populate.WhyClearing},
 		},
 		"BackOffOverSourceGone": {
 			reason: "Without a source no attempt is made, and the log stays",
@@ -365,7 +386,7 @@ func TestNextBetweenAttempts(t *testing.T) {
 		"FailedLongAgo": {
 			reason: "Then it goes",
 			o:      observed(live, population(1, failed(1, v1alpha1.ReasonDigestMismatch, time.Hour), stayFailed), worker(workerEnded(1, ""))),
-			want:   outline{Step: "delete worker worker", Why: populate.WhyFailed},
+			want:   outline{Step: "delete worker worker at 30", Why: populate.WhyFailed},
 		},
 		"FailedAndCleared": {
 			reason: "A failed population costs nothing",

@@ -1,6 +1,8 @@
 package populate
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -31,7 +33,12 @@ func originOf(prime *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) 
 	if pv == nil || pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != prime.UID {
 		return unknown
 	}
-	if _, matched := pv.Annotations[annBoundByController]; matched || pv.CreationTimestamp.Time.Before(prime.CreationTimestamp.Time) {
+	_, matched := pv.Annotations[annBoundByController]
+	// Provisioners name volumes after the claim's UID, which nobody knew before
+	// there was the claim. Where they do not, its age has to do, and the clocks
+	// of API servers are trusted.
+	named := prime.UID != "" && strings.HasSuffix(pv.Name, string(prime.UID))
+	if matched || (!named && pv.CreationTimestamp.Time.Before(prime.CreationTimestamp.Time)) {
 		return foreignVolume
 	}
 	return provisioned

@@ -173,8 +173,17 @@ func (v *view) immediately() bool {
 	return v.claim != nil && v.claim.Annotations[v1alpha1.AnnotationPopulate] == v1alpha1.PopulateImmediately
 }
 
-// age is how long ago something was created, never negative.
-func (v *view) age(created time.Time) time.Duration { return max(0, v.Now.Sub(created)) }
+// left is how much of a time since a moment is left, 0 when it is over. Clocks
+// are set, and other programs have other clocks: a moment so far ahead that no
+// clock is merely fast is taken for long past, so that nothing is held up for
+// ever.
+func (v *view) left(d time.Duration, since time.Time) time.Duration {
+	wait := since.Add(d).Sub(v.Now)
+	if wait < 0 || wait > 2*d+clockSkew {
+		return 0
+	}
+	return wait
+}
 
 // filledFor says that a volume was handed over to this claim, filled: its own
 // labels say so.

@@ -277,7 +277,7 @@ func (v *view) workerPending() Decision {
 		r.message = fmt.Sprintf("Worker %q cannot start: %s: %s", w.Name, waiting.Reason, clean(waiting.Message))
 		return v.say(WhyWorkerPending, 10*recheck, r)
 	}
-	if wait := lasting - v.age(w.CreationTimestamp.Time); wait > 0 {
+	if wait := v.left(lasting, w.CreationTimestamp.Time); wait > 0 {
 		return Decision{RequeueAfter: max(wait, 100*time.Millisecond), Why: WhyWorkerPending}
 	}
 	r.event, r.reason = "", v1alpha1.ReasonPopulating
@@ -331,7 +331,7 @@ func (v *view) workerRunning() Decision {
 	if c := workerStatus(w); c != nil && c.State.Running != nil {
 		started = c.State.Running.StartedAt.Time
 	}
-	if wait := lasting - v.age(started); wait > 0 {
+	if wait := v.left(lasting, started); wait > 0 {
 		return Decision{RequeueAfter: max(wait, 100*time.Millisecond), Why: WhyWorkerRunning}
 	}
 	what := "its source"
@@ -346,44 +346,4 @@ func (v *view) workerRunning() Decision {
 			st.NodeName, st.Progress = w.Spec.NodeName, progress
 		},
 	})
-}
-
-// workerEnding is how a worker failed, by its own words where it left some.
-func (v *view) workerEnding(end *corev1.ContainerStateTerminated) ending {
-	w := v.worker
-	e := ending{reason: v1alpha1.ReasonWorkerFailed}
-	e.source, _ = strconv.ParseInt(w.Annotations[AnnotationSourceGeneration], 10, 64)       // 0 is "unknown"
-	e.populator, _ = strconv.ParseInt(w.Annotations[AnnotationPopulatorGeneration], 10, 64) // 0 is "unknown"
-	switch {
-	case w.DeletionTimestamp != nil:
-		e.message = fmt.Sprintf("Worker %q was deleted", w.Name)
-		return e
-	case w.Status.Reason == "DeadlineExceeded":
-		e.reason, e.message = v1alpha1.ReasonWorkerTimedOut, fmt.Sprintf("Worker %q ran longer than its deadline", w.Name)
-		return e
-	case end == nil || end.ExitCode == 0:
-		e.message = fmt.Sprintf("Worker %q was stopped: %s %s", w.Name, w.Status.Reason, clean(w.Status.Message))
-		if c := podCondition(w, corev1.DisruptionTarget); c != nil && w.Status.Reason == "" {
-			e.message = fmt.Sprintf("Worker %q was stopped: %s %s", w.Name, c.Reason, clean(c.Message))
-		}
-		return e
-	}
-	e.exitCode = ptr.To(end.ExitCode)
-	said, ok := worker.Parse([]byte(end.Message))
-	if ok {
-		if said.Reason != "" {
-			e.reason = said.Reason
-		}
-		e.permanent = said.Permanent
-		e.message = fmt.Sprintf("Worker %q: %s", w.Name, said.Message)
-		return e
-	}
-	e.message = fmt.Sprintf("Worker %q exited with code %d", w.Name, end.ExitCode)
-	if end.Reason != "" && end.Reason != "Error" {
-		e.message += " (" + end.Reason + ")"
-	}
-	if text := clean(end.Message); text != "" {
-		e.message += ": " + text
-	}
-	return e
 }
