@@ -117,6 +117,15 @@ test-e2e: prerequisites images ## What users do, on real nodes
 test-sanity: prerequisites ## The CSI driver against the CSI project's own suite
 	@tools/gotest csi-sanity cluster $(ONCE) $$(tools/packages sanity cluster)
 
+##@ Figures (Linux, root)
+
+.PHONY: bench
+bench: bench-population ## Every benchmark, one line a figure
+
+.PHONY: bench-population
+bench-population: prerequisites images ## How claims are filled; smaller by ARGS="--claims=100 --settled=1000 --runs=5"
+	@tools/go-run sluice-bench population $(ARGS)
+
 ##@ The rest
 
 .PHONY: prerequisites

@@ -91,6 +91,7 @@ func command() *cobra.Command {
 	f.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, `where to serve metrics; "0" serves none`)
 	f.StringVar(&o.HealthAddress, "health-address", o.HealthAddress, `where to serve /healthz and /readyz; "0" serves none`)
 	f.BoolVar(&o.ProgressFromLogs, "progress-from-logs", false, "read the progress of workers from their logs; needs the right to get pods/log")
+	f.StringVar(&o.ProfileAddress, "pprof-address", "0", `where to serve profiles of the manager itself; "0" serves none`)
 	f.IntVar(&o.Workers, "workers", o.Workers, "claims worked on at the same time")
 	f.DurationVar(&o.GracePeriod, "grace-period", o.GracePeriod, "how long running work may take to end when the manager is stopped")
 	f.IntVar(&webhookPort, "webhook-port", webhookPort, "where to serve admission webhooks; 0 serves none")

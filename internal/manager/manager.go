@@ -54,6 +54,9 @@ type Options struct {
 	// MetricsAddress and HealthAddress are where metrics and probes are served;
 	// "0" serves none.
 	MetricsAddress, HealthAddress string
+	// ProfileAddress is where profiles of the process are served; "0" or empty
+	// serves none. They show names of objects: keep them from strangers.
+	ProfileAddress string
 	// Webhooks is the server of the admission webhooks; nil runs none.
 	Webhooks webhook.Server
 	// ExcludedNamespaces are left alone, beside kube-system, the manager's own
@@ -114,6 +117,7 @@ func New(ctx context.Context, cfg *rest.Config, o Options, setups ...Setup) (ctr
 		},
 		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddress},
 		HealthProbeBindAddress:        o.HealthAddress,
+		PprofBindAddress:              o.ProfileAddress,
 		WebhookServer:                 o.Webhooks,
 		LeaderElection:                o.LeaderElection,
 		LeaderElectionID:              LeaseName,
