@@ -96,6 +96,13 @@ type PopulatorSpec struct {
 	// +optional
 	ReadOnlyMany bool `json:"readOnlyMany,omitempty"`
 
+	// maxConcurrent is how many claims this Populator fills at the same time, in
+	// all namespaces; more wait with reason WaitingForSlot. Lowering it stops
+	// none that has begun. Default: no limit of its own.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxConcurrent int32 `json:"maxConcurrent,omitempty"`
+
 	// replacesExisting, when true, lets this Populator serve its kind although
 	// a VolumePopulator that Sluice did not make registers the kind for another
 	// controller. Make sure that the other controller is gone: two would fill.

@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/controller/populator"
 	"github.com/sluice-dev/sluice/internal/controller/shipped"
 	"github.com/sluice-dev/sluice/internal/manager"
+	"github.com/sluice-dev/sluice/internal/plan/slots"
 	"github.com/sluice-dev/sluice/internal/webhook/certificate"
 	claimwebhook "github.com/sluice-dev/sluice/internal/webhook/claim"
 	populatorwebhook "github.com/sluice-dev/sluice/internal/webhook/populator"
@@ -55,6 +56,7 @@ func command() *cobra.Command {
 		MetricsAddress: ":8080",
 		HealthAddress:  ":8081",
 		Workers:        16,
+		Limits:         slots.Limits{Moving: 20},
 		GracePeriod:    20 * time.Second,
 	}
 	if o.Namespace == "" {
@@ -93,6 +95,12 @@ func command() *cobra.Command {
 	f.BoolVar(&o.ProgressFromLogs, "progress-from-logs", false, "read the progress of workers from their logs; needs the right to get pods/log")
 	f.StringVar(&o.ProfileAddress, "pprof-address", "0", `where to serve profiles of the manager itself; "0" serves none`)
 	f.IntVar(&o.Workers, "workers", o.Workers, "claims worked on at the same time")
+	f.IntVar(&o.Limits.Total, "max-populations", 0, "claims filled at the same time; 0: no limit")
+	f.IntVar(&o.Limits.Namespace, "max-populations-per-namespace", 0, "claims of one namespace filled at the same time; 0: no limit")
+	f.IntVar(&o.Limits.Class, "max-populations-per-storage-class", 0, "claims of one storage class filled at the same time; 0: no limit")
+	f.IntVar(&o.Limits.Node, "max-populations-per-node", 0, "claims filled on one node at the same time, as far as the node is chosen beforehand; 0: no limit")
+	f.IntVar(&o.Limits.Source, "max-populations-per-source", 0, "claims filled from one source object at the same time; 0: no limit")
+	f.IntVar(&o.Limits.Moving, "moving-populations", o.Limits.Moving, "claims begun or handed over at the same time, so that what was begun ends soon; 0: no limit")
 	f.DurationVar(&o.GracePeriod, "grace-period", o.GracePeriod, "how long running work may take to end when the manager is stopped")
 	f.IntVar(&webhookPort, "webhook-port", webhookPort, "where to serve admission webhooks; 0 serves none")
 	f.StringArrayVar(&o.ExcludedNamespaces, "exclude-namespace", nil, "namespace to keep out of, beside kube-system and the manager's own; may be repeated")

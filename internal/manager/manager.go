@@ -32,6 +32,7 @@ import (
 	"github.com/sluice-dev/sluice/api/volumepopulator/v1beta1"
 	"github.com/sluice-dev/sluice/internal/kinds"
 	"github.com/sluice-dev/sluice/internal/observe"
+	"github.com/sluice-dev/sluice/internal/plan/slots"
 )
 
 // LeaseName is the name of the Lease that the leading replica holds.
@@ -70,6 +71,8 @@ type Options struct {
 	Populators string
 	// Workers is how many claims are worked on at the same time.
 	Workers int
+	// Limits are how many claims may be filled at the same time.
+	Limits slots.Limits
 	// GracePeriod is how long running reconciles may take to end.
 	GracePeriod time.Duration
 }

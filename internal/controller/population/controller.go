@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/apply"
 	"github.com/sluice-dev/sluice/internal/observe"
 	"github.com/sluice-dev/sluice/internal/plan/populate"
+	"github.com/sluice-dev/sluice/internal/plan/slots"
 )
 
 // maxSteps bounds one reconcile. A whole population takes fewer; what is left
@@ -46,21 +47,30 @@ type Namespaces interface {
 	Out(ctx context.Context, namespace string) (bool, error)
 }
 
+// Slots keep account of what is being filled at the same time.
+type Slots interface {
+	// Ask asks for the slots of the claim of an observation.
+	Ask(ctx context.Context, o populate.Observed) (slots.Verdict, error)
+	// Note takes down where a claim is when a reconcile comes to rest.
+	Note(o populate.Observed)
+}
+
 // Controller reconciles claims by key.
 type Controller struct {
 	observer   Observer
 	applier    Applier
 	teller     Teller
 	namespaces Namespaces
+	slots      Slots
 	memory     *observe.Memory
 	next       func(populate.Observed) populate.Decision
 	now        func() time.Time
 }
 
 // New returns a Controller that decides with populate.Next.
-func New(observer Observer, applier Applier, teller Teller, namespaces Namespaces, memory *observe.Memory, now func() time.Time) *Controller {
+func New(observer Observer, applier Applier, teller Teller, namespaces Namespaces, slots Slots, memory *observe.Memory, now func() time.Time) *Controller {
 	return &Controller{
-		observer: observer, applier: applier, teller: teller, namespaces: namespaces, memory: memory,
+		slots: slots, observer: observer, applier: applier, teller: teller, namespaces: namespaces, memory: memory,
 		next: populate.Next, now: now,
 	}
 }
@@ -75,6 +85,9 @@ func (c *Controller) Reconcile(ctx context.Context, key observe.Key) (ctrl.Resul
 		return ctrl.Result{}, nil // whoever loads it wakes the claim
 	}
 	if out, err := c.keepsOut(ctx, o); out || err != nil {
+		if out {
+			c.slots.Note(o)
+		}
 		return ctrl.Result{}, err
 	}
 	for range maxSteps {
@@ -87,6 +100,7 @@ func (c *Controller) Reconcile(ctx context.Context, key observe.Key) (ctrl.Resul
 				c.teller.Tell(o.Claim, *d.Event)
 				c.memory.Told(o.ClaimUID)
 			}
+			c.slots.Note(o)
 			c.rest(o, d)
 			return ctrl.Result{RequeueAfter: d.RequeueAfter}, nil
 		}
@@ -129,6 +143,13 @@ func (c *Controller) decide(ctx context.Context, o populate.Observed) (populate.
 			return o, d, errors.New("the planner asked for the same depth twice: " + d.Why)
 		}
 		asked |= d.Need
+		if d.Need&populate.NeedSlot != 0 {
+			verdict, err := c.slots.Ask(ctx, o)
+			if err != nil {
+				return o, d, fmt.Errorf("ask for the turn of claim %q: %w", o.Namespace+"/"+o.Name, err)
+			}
+			o.Slot = &verdict
+		}
 		deeper, err := c.observer.Deepen(ctx, o, d.Need)
 		if err != nil {
 			return o, d, fmt.Errorf("observe claim %q more closely: %w", o.Namespace+"/"+o.Name, err)

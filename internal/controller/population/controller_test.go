@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/apply"
 	"github.com/sluice-dev/sluice/internal/observe"
 	"github.com/sluice-dev/sluice/internal/plan/populate"
+	"github.com/sluice-dev/sluice/internal/plan/slots"
 )
 
 var (
@@ -25,6 +26,7 @@ var (
 // script is an observer, a planner, an applier and a teller that do as told,
 // and note what they were asked.
 type script struct {
+	noted    int
 	observed populate.Observed
 	pending  bool
 	out      bool
@@ -78,10 +80,16 @@ func (s *script) Tell(claim *corev1.PersistentVolumeClaim, e populate.Event) {
 
 func (s *script) Out(context.Context, string) (bool, error) { return s.out, nil }
 
+func (s *script) Ask(context.Context, populate.Observed) (slots.Verdict, error) {
+	return slots.Verdict{Granted: true}, nil
+}
+
+func (s *script) Note(populate.Observed) { s.noted++ }
+
 func (s *script) controller() (*Controller, *observe.Memory) {
 	now := func() time.Time { return time.Unix(1000, 0) }
 	memory := observe.NewMemory(now, func(client.Object) string { return "" })
-	c := New(s, s, s, s, memory, now)
+	c := New(s, s, s, s, s, memory, now)
 	c.next = s.next
 	if s.observed.ClaimUID == "" {
 		s.observed = populate.Observed{

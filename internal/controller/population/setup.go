@@ -83,7 +83,8 @@ func Setup(ctx context.Context, p manager.Parts) error {
 		return err
 	}
 	observer := observe.New(config)
-	c := New(observer, apply.New(mgr.GetAPIReader(), mgr.GetClient()), event.New(mgr.GetEventRecorder(event.Controller)), p.Namespaces(), memory, p.Now)
+	turns := newLedger(p.Options.Limits, mgr.GetCache(), mgr.GetAPIReader(), p.Now)
+	c := New(observer, apply.New(mgr.GetAPIReader(), mgr.GetClient()), event.New(mgr.GetEventRecorder(event.Controller)), p.Namespaces(), turns, memory, p.Now)
 	w := &waker{cache: mgr.GetCache(), kinds: p.Kinds, memory: memory, programs: programs, log: mgr.GetLogger().WithName("population")}
 
 	enqueue := handler.TypedEnqueueRequestsFromMapFunc[client.Object, observe.Key]
@@ -103,6 +104,7 @@ func Setup(ctx context.Context, p manager.Parts) error {
 		})).
 		WatchesRawSource(source.TypedFunc[observe.Key](func(ctx context.Context, q workqueue.TypedRateLimitingInterface[observe.Key]) error {
 			p.Kinds.Listen(func(change kinds.Change) { addAll(q, w.kindChanged(ctx, change)) })
+			turns.Listen(func(keys []observe.Key) { addAll(q, keys) })
 			problems.Listen(func(claim types.UID) { addAll(q, w.byUID(ctx, claim)) })
 			if sampler != nil {
 				sampler.Listen(func(claim types.UID) { addAll(q, w.byUID(ctx, claim)) })

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/plan/populate"
+	"github.com/sluice-dev/sluice/internal/plan/slots"
 )
 
 // claimOf is the claim UID in the name of a temporary.
@@ -137,8 +138,10 @@ func (s *state) observe(uid types.UID, live, rendered bool, class *storagev1.Sto
 // decide lets the planner have what it needs and returns what it decides.
 func (e *Explorer) decide(s *state, uid types.UID) populate.Decision {
 	live, rendered := false, false
+	var slot *slots.Verdict
 	for range 8 {
 		o := s.observe(uid, live, rendered, e.class)
+		o.Slot = slot
 		d := e.Planner(o)
 		e.decisions++
 		if d.Need == 0 {
@@ -147,10 +150,14 @@ func (e *Explorer) decide(s *state, uid types.UID) populate.Decision {
 		if d.Step != nil {
 			s.breach("Need and Step are exclusive, got both by %q", d.Why)
 		}
-		before := [2]bool{live, rendered}
+		before := [3]bool{live, rendered, slot != nil}
 		live = live || d.Need&populate.NeedLive != 0
 		rendered = rendered || d.Need&populate.NeedRender != 0
-		if before == [2]bool{live, rendered} {
+		if d.Need&populate.NeedSlot != 0 {
+			// One claim alone never waits for its turn.
+			slot = &slots.Verdict{Granted: true}
+		}
+		if before == [3]bool{live, rendered, slot != nil} {
 			s.breach("planner asks twice for the same depth, %q", d.Why)
 			return populate.Decision{}
 		}

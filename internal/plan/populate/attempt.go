@@ -146,6 +146,9 @@ func attemptFailed(v *view) (Decision, bool) {
 		// One namespace at a time is known to hold something.
 		return Decision{RequeueAfter: recheck, Why: WhyClearing}, true
 	}
+	if d, ok := v.slot(); ok {
+		return d, true
+	}
 	return v.allocate(WhyNextAttempt), true
 }
 

@@ -44,6 +44,8 @@ const (
 	NeedLive Need = 1 << iota
 	// NeedRender asks for Observed.Rendered.
 	NeedRender
+	// NeedSlot asks for Observed.Slot.
+	NeedSlot
 )
 
 // Event is one event on the claim.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/plan/populate"
+	"github.com/sluice-dev/sluice/internal/plan/slots"
 )
 
 const (
@@ -29,6 +30,7 @@ func at(ago time.Duration) metav1.Time { return metav1.NewTime(now.Add(-ago)) }
 func observed(changes ...func(*populate.Observed)) populate.Observed {
 	o := populate.Observed{
 		Now: now, Namespace: "tenant", Name: "data", ClaimUID: uid,
+		Slot: &slots.Verdict{Granted: true},
 		Claim: &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "data", UID: uid, ResourceVersion: "10", CreationTimestamp: at(time.Hour)},
 			Spec: corev1.PersistentVolumeClaimSpec{

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/plan/slots"
 )
 
 // Observed is one observation of all that the next step for one claim depends
@@ -80,6 +81,10 @@ type Observed struct {
 	// Reading is the newest that a running worker told of its progress; zero
 	// when nothing is known.
 	Reading Reading
+
+	// Slot says whether the claim may be begun beside what else is being filled;
+	// nil until asked for by NeedSlot.
+	Slot *slots.Verdict
 
 	// Refused is why the API server refused this manager's last write for this
 	// claim, for example by quota or Pod Security; zero when it did not.

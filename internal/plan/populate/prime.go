@@ -59,9 +59,13 @@ func admitted(v *view) Decision {
 	switch {
 	case v.lingering():
 		return Decision{RequeueAfter: recheck, Why: WhyClearing}
-	case v.pop == nil:
-		return v.createPopulation(WhyCreatePopulation, v.highest+1)
-	case v.n == 0:
+	case v.pop == nil, v.n == 0:
+		if d, ok := v.slot(); ok {
+			return d
+		}
+		if v.pop == nil {
+			return v.createPopulation(WhyCreatePopulation, v.highest+1)
+		}
 		return v.allocate(WhyFirstAttempt)
 	}
 	if d, ok := v.nameTaken(); ok {

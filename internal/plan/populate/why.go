@@ -46,6 +46,7 @@ const (
 	WhyNameTaken    = "name is taken"
 
 	WhyWaiting          = "admission: claim has to wait"
+	WhySlot             = "admission: claim waits for its turn"
 	WhyCreatePopulation = "admitted: population is created"
 	WhyHold             = "temporaries live elsewhere: the finalizer comes first"
 	WhyFirstAttempt     = "admitted: first attempt is allocated"
