@@ -31,7 +31,7 @@ func (v *view) slot() (Decision, bool) {
 	if s.Kind == slots.OfMotion {
 		patience = crowdPatience
 	}
-	if young := patience - v.age(v.claim.CreationTimestamp.Time); v.pop == nil && young > 0 {
+	if young := v.left(patience, v.claim.CreationTimestamp.Time); v.pop == nil && young > 0 {
 		return Decision{RequeueAfter: young, Why: WhySlot}, true
 	}
 	message := limited(s)
