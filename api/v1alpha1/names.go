@@ -98,4 +98,8 @@ const (
 	// judged by this container alone: a sidecar added by a service mesh may
 	// run on.
 	WorkerContainer = "worker"
+
+	// OfferContainer is the name of the init container that looks whether the
+	// Secrets of a worker are offered to its source, where that is required.
+	OfferContainer = "sluice-offered"
 )

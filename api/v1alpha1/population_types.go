@@ -50,7 +50,6 @@ type PopulationList struct {
 // +kubebuilder:validation:XValidation:rule="size(self.claimUID) > 0",message="claimUID must be set"
 // +kubebuilder:validation:XValidation:rule="self.claimUID == oldSelf.claimUID",message="claimUID cannot be changed"
 // +kubebuilder:validation:XValidation:rule="self.attempt >= oldSelf.attempt",message="attempt never goes back"
-// +kubebuilder:validation:XValidation:rule="self.attempt > oldSelf.attempt || (has(self.namespace) ? self.namespace : '') == (has(oldSelf.namespace) ? oldSelf.namespace : '')",message="namespace changes with attempt only"
 type PopulationSpec struct {
 	// claimUID is the UID of the claim that this is the population of.
 	// +required
