@@ -105,7 +105,8 @@ func (c *call) Error() string { return c.err.Error() }
 func (c *call) Unwrap() error { return c.err }
 
 // Busy marks an error as one of a plugin, or its storage, that has enough to do.
-// The claim waits its turn and loses no attempt.
+// The claim waits its turn and loses no attempt. Of a [Filler]'s Start it says that
+// nothing was begun.
 func Busy(err error) error {
 	if err == nil {
 		return nil
@@ -115,8 +116,8 @@ func Busy(err error) error {
 
 // Unavailable marks an error as one of the plugin's surroundings: nothing can be
 // said about the source or the work now. The call is repeated, and the claim
-// loses no attempt. Errors without any mark are taken so, except by [Validator]
-// and [Background].
+// loses no attempt. Of a [Filler]'s Start it says that nothing was begun. Errors
+// without any mark are taken so, except by [Validator] and [Background].
 func Unavailable(err error) error {
 	if err == nil {
 		return nil
@@ -169,8 +170,13 @@ func wireError(err error) error {
 	return status.Error(codes.Unavailable, worker.Clean(err.Error()))
 }
 
+// isMarked says whether an error has a code already.
+func isMarked(err error) bool {
+	var c *call
+	return errors.As(err, &c)
+}
+
 // isCall says whether an error is about how the call went.
 func isCall(err error) bool {
-	var c *call
-	return errors.As(err, &c) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	return isMarked(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }

@@ -14,7 +14,8 @@ import (
 // it is called again with the same id and must then not begin a second time, so
 // the id belongs into the name or the tags of whatever it makes. An error with a
 // [Reason] or marked [Permanent] is the fill's end; one marked [Busy] says that
-// there is enough to do; after any other the call is repeated.
+// there is enough to do, one marked [Unavailable] that nothing was begun; after any
+// other, Status is asked whether it was.
 //
 // Status tells how far a fill is. It returns [ErrUnknownFill] where the storage
 // knows no such fill. It may be asked about any id, also by another replica of

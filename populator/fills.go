@@ -91,7 +91,11 @@ func (f *fills[S]) start(ctx context.Context, fill Fill[S]) (*populatorv1.Fill, 
 		if err == nil && !known {
 			err = f.put(ctx, ref, Entry{Stage: StageStarted})
 		}
-		return f.answer(ctx, ref, s, err)
+		fill, err := f.answer(ctx, ref, s, err)
+		if known {
+			err = mayHaveBegun(err)
+		}
+		return fill, err
 	}
 	if known && f.begun(e) {
 		return f.lost(ctx, ref)
@@ -112,17 +116,44 @@ func (f *fills[S]) begin(ctx context.Context, fill Fill[S], ref FillRef) (*popul
 		return nil, err
 	}
 	if err := f.filler.Start(ctx, fill); err != nil {
-		return f.answer(ctx, ref, Status{}, err)
+		return f.notStarted(ctx, ref, err)
 	}
 	if err := f.put(ctx, ref, Entry{Stage: StageStarted}); err != nil {
-		return nil, err
+		return nil, mayHaveBegun(err)
 	}
 	s, err := f.filler.Status(ctx, ref)
 	if err != nil && !isFailure(err) {
 		// It was begun, and that is the answer; how far it is will be asked.
 		s, err = Status{}, nil
 	}
-	return f.answer(ctx, ref, s, err)
+	got, err := f.answer(ctx, ref, s, err)
+	return got, mayHaveBegun(err)
+}
+
+// notStarted answers for a Start that ended with an error. Whether it began all
+// the same, the storage knows.
+func (f *fills[S]) notStarted(ctx context.Context, ref FillRef, started error) (*populatorv1.Fill, error) {
+	if isFailure(started) || isMarked(started) {
+		return f.answer(ctx, ref, Status{}, started)
+	}
+	s, err := f.filler.Status(ctx, ref)
+	if errors.Is(err, ErrUnknownFill) {
+		return nil, started
+	}
+	if err != nil && !isFailure(err) {
+		return nil, mayHaveBegun(errors.Join(started, err))
+	}
+	fill, err := f.answer(ctx, ref, s, err)
+	return fill, mayHaveBegun(err)
+}
+
+// mayHaveBegun gives an error of StartFill a code that promises nothing: after
+// UNAVAILABLE the caller takes it that nothing was begun.
+func mayHaveBegun(err error) error {
+	if err == nil || isMarked(err) {
+		return err
+	}
+	return &call{code: codes.Internal, err: err}
 }
 
 // begun says whether the fill of an entry may have written and should be known.

@@ -54,6 +54,9 @@ type Volume struct {
 	FSType string
 }
 
+// Provisioned says whether there is a volume yet.
+func (v Volume) Provisioned() bool { return v.Name != "" }
+
 // Request is a volume that is to be filled, for whom and from what.
 type Request[S any] struct {
 	Source Source[S]
@@ -127,9 +130,6 @@ func decodeRequest[S any](in filling) (Request[S], error) {
 	claim, err := decodeClaim(in.GetClaim())
 	if err != nil {
 		return Request[S]{}, err
-	}
-	if in.GetVolume() == nil {
-		return Request[S]{}, errors.New("request has no volume")
 	}
 	return Request[S]{Source: source, Claim: claim, Volume: decodeVolume(in.GetVolume())}, nil
 }

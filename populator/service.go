@@ -134,6 +134,9 @@ func (s *service[S]) StartFill(ctx context.Context, in *populatorv1.StartFillReq
 	if err != nil {
 		return nil, invalid(err)
 	}
+	if in.GetVolume() == nil {
+		return nil, callErrorf(codes.InvalidArgument, "request has no volume")
+	}
 	fill, err := s.fills.start(ctx, Fill[S]{Request: request, ID: in.GetId(), Attempt: int(in.GetAttempt())})
 	if err != nil {
 		return nil, err

@@ -42,8 +42,6 @@ type tlsEndpoint struct {
 	mu     sync.Mutex
 	config *tls.Config
 	stamp  [3]time.Time
-	// looked is when the files were looked at last.
-	looked time.Time
 }
 
 func (e *tlsEndpoint) String() string { return "tls:" + e.address }
@@ -65,20 +63,13 @@ func (e *tlsEndpoint) listen(ctx context.Context) (net.Listener, credentials.Tra
 	}), nil
 }
 
-// reloadEvery bounds how often the files are looked at.
-const reloadEvery = 5 * time.Second
-
-// current returns the configuration of the files as they are. Files that cannot
+// current returns the configuration of the files as they are, which are looked at
+// for each connection: the manager keeps one for long. Files that cannot
 // be read, or do not fit each other while they are being replaced, leave the last
 // good ones in force.
 func (e *tlsEndpoint) current() (*tls.Config, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := time.Now()
-	if e.config != nil && now.Sub(e.looked) < reloadEvery {
-		return e.config, nil
-	}
-	e.looked = now
 	stamp, err := e.stamps()
 	if err == nil && e.config != nil && stamp == e.stamp {
 		return e.config, nil

@@ -10,6 +10,9 @@ import (
 // Populator would say for it. Its values are taken as they are; nothing in them
 // is an expression. The Pod finds its volume at $SLUICE_TARGET.
 //
+// Where a node has to be found for the volume first, there is none yet:
+// r.Volume.Provisioned is false, and the worker is asked for its demands on a node.
+//
 // ComputeWorker has no effect of its own and may be called more than once for a
 // volume. An error with a [Reason], or one marked [Permanent], is why the volume
 // cannot be filled; any other says that the plugin cannot tell now, and the call

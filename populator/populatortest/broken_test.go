@@ -275,7 +275,12 @@ func brokenCallers() []broken {
 		}},
 		{breaks: "Calls/MalformedSource", how: "fills from it", spoil: worker(`{"image":"busybox"}`)},
 		{breaks: "Calls/MalformedSource", how: "takes it for an outage", spoil: onError("ComputeWorker", codes.InvalidArgument, nil, errors.New("unexpected token"))},
-		{breaks: "Calls/NoVolume", how: "a worker without", spoil: worker(`{"image":"busybox"}`)},
+		{breaks: "Worker/BeforeTheVolume", how: "wants one", spoil: at("ComputeWorker", func(c call) (any, error) {
+			if r, ok := c.request.(*populatorv1.ComputeWorkerRequest); ok && r.GetVolume() == nil {
+				return nil, status.Error(codes.InvalidArgument, "no volume")
+			}
+			return c.next(c.ctx)
+		})},
 		{breaks: "Calls/LargeSource", how: "gives it back", spoil: at("ComputeWorker", func(c call) (any, error) {
 			r, ok := c.request.(*populatorv1.ComputeWorkerRequest)
 			if !ok {
@@ -369,6 +374,7 @@ func brokenFillers() []broken {
 		{breaks: "Fill/LostAnswer", how: "begins each time", filler: true, spoil: begins},
 		{breaks: "Fill/Unknown", how: "an error of its own", filler: true, spoil: onError("GetFill", codes.NotFound, nil, errors.New("no row"))},
 		{breaks: "Fill/HostileID", how: "takes it", filler: true, spoil: onError("StartFill", codes.InvalidArgument, &populatorv1.StartFillResponse{}, nil)},
+		{breaks: "Fill/NoVolume", how: "fills something", filler: true, spoil: onError("StartFill", codes.InvalidArgument, &populatorv1.StartFillResponse{}, nil)},
 		{breaks: "Fill/FailureSaid", how: "does not say why", filler: true, spoil: fillAnswer(func(_ call, f *populatorv1.Fill) { f.Failure = nil })},
 		{breaks: "Fill/FailureSaid", how: "words of its own", filler: true, spoil: fillAnswer(func(_ call, f *populatorv1.Fill) {
 			if f.GetFailure() != nil {

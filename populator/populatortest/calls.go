@@ -21,7 +21,6 @@ var callCases = []Case{
 	{Name: "Calls/Unimplemented", Rule: "A method of a capability that the plugin does not have, and one that nobody knows, is UNIMPLEMENTED.", run: callsUnimplemented},
 	{Name: "Calls/UnknownFields", Rule: "Fields that the plugin does not know are ignored.", run: callsUnknownFields},
 	{Name: "Calls/MalformedSource", Rule: "A source that is no JSON object is refused, not filled from and not taken for an outage.", run: callsMalformedSource},
-	{Name: "Calls/NoVolume", Rule: "Nothing is filled and no worker computed without a volume.", run: callsNoVolume},
 	{Name: "Calls/LargeSource", Rule: "A source of 1.9 MiB is taken, and the answer fits into 1 MiB.", run: callsLargeSource},
 	{Name: "Calls/OversizeRequest", Rule: "A request above 4 MiB is refused, and the plugin lives on.", run: callsOversize},
 	{Name: "Calls/Abandoned", Rule: "Callers that go away in the middle of a call leave the plugin as it was.", run: callsAbandoned},
@@ -106,26 +105,6 @@ func callsMalformedSource(t T, s *session) {
 			if !refusal(answer, err) {
 				t.Errorf("%s of a source that is %s: got %v, %v; want INVALID_ARGUMENT or a failure in the answer", r.name, name, answer, err)
 			}
-		}
-	}
-	s.alive(t)
-}
-
-func callsNoVolume(t T, s *session) {
-	for _, r := range s.served() {
-		request := r.request(t, s, s.Source)
-		switch m := request.(type) {
-		case *populatorv1.ComputeWorkerRequest:
-			m.Volume = nil
-		case *populatorv1.StartFillRequest:
-			m.Volume = nil
-		default:
-			continue
-		}
-		answer, err := s.invoke(t.Context(), r, request)
-		s.leave(t, request)
-		if !refusal(answer, err) {
-			t.Errorf("%s without a volume: got %v, %v; want it refused", r.name, answer, err)
 		}
 	}
 	s.alive(t)

@@ -24,6 +24,7 @@ var fillCases = []Case{
 	{Name: "Fill/InvalidSource", Rule: "A fill of an invalid source does not succeed, and says why.", run: fillInvalid},
 	{Name: "Fill/Progress", Rule: "Progress does not go backwards and stays within its bounds.", run: fillProgress},
 	{Name: "Fill/HostileID", Rule: "An id that is no UUID starts nothing, is not known, and reaches no file.", run: fillHostileID},
+	{Name: "Fill/NoVolume", Rule: "Nothing is filled without a volume.", run: fillNoVolume},
 	{Name: "Fill/SideBySide", Rule: "Fills of many volumes at once keep to their ids and volumes.", run: fillSideBySide},
 }
 
@@ -250,6 +251,17 @@ func fillHostileID(t T, s *session) {
 		if got, err := s.cleanup(t.Context(), id, v, false); err == nil && !got.GetDone() || unanswered(err) {
 			t.Errorf("CleanupFill with id %s: got %v, %v; want done or INVALID_ARGUMENT", shown, got, err)
 		}
+	}
+	s.alive(t)
+}
+
+func fillNoVolume(t T, s *session) {
+	id := newID()
+	defer s.cleanUp(t, id, nil, false)
+	r := s.method("StartFill")
+	answer, err := s.invoke(t.Context(), r, startRequest(source(t, s.Source), id, nil))
+	if !refusal(answer, err) {
+		t.Errorf("StartFill without a volume: got %v, %v; want it refused", answer, err)
 	}
 	s.alive(t)
 }

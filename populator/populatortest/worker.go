@@ -14,6 +14,7 @@ import (
 var workerCases = []Case{
 	{Name: "Worker/Template", Rule: "ComputeWorker answers with a WorkerTemplate that has an image and no field that is unknown.", run: workerTemplate},
 	{Name: "Worker/SameTwice", Rule: "ComputeWorker has no effect: the same request has the same answer.", run: workerSame},
+	{Name: "Worker/BeforeTheVolume", Rule: "A worker is computed also where there is no volume yet, so that a node can be found for both.", run: workerEarly},
 	{Name: "Worker/VolumeMode", Rule: "A block volume has a worker, too, or a failure that says why not.", run: workerBlock},
 	{Name: "Worker/InvalidSource", Rule: "An invalid source has no worker, but INVALID_ARGUMENT or a failure that says why.", run: workerInvalid},
 }
@@ -62,6 +63,13 @@ func workerSame(t T, s *session) {
 	}
 	if !bytes.Equal(first.GetWorkerJson(), second.GetWorkerJson()) {
 		t.Errorf("ComputeWorker answers %s to what it answered %s to before", second.GetWorkerJson(), first.GetWorkerJson())
+	}
+}
+
+func workerEarly(t T, s *session) {
+	answer, err := s.worker(t, &populatorv1.ComputeWorkerRequest{Source: source(t, s.Source), Claim: claim()})
+	if err != nil || answer.GetFailure() != nil || len(answer.GetWorkerJson()) == 0 {
+		t.Errorf("ComputeWorker before there is a volume: got %v, %v; want a worker", answer, err)
 	}
 }
 
