@@ -156,6 +156,11 @@ func (ob *Observer) origin(ctx context.Context, o populate.Observed) (populate.O
 		if o.Class, err = get(ctx, ob.Cache, types.NamespacedName{Name: *name}, &storagev1.StorageClass{}); err != nil {
 			return o, false, err
 		}
+		if o.Class != nil {
+			if o.Driver, err = get(ctx, ob.Cache, types.NamespacedName{Name: o.Class.Provisioner}, &storagev1.CSIDriver{}); err != nil {
+				return o, false, err
+			}
+		}
 	}
 	for i := range o.Primes {
 		if p, ok := ob.Problems.Of(o.Primes[i].UID); ok && p.At.After(o.PrimeProblem.At) {

@@ -96,6 +96,7 @@ func Setup(ctx context.Context, p manager.Parts) error {
 		Watches(&corev1.PersistentVolume{}, enqueue(w.volume)).
 		Watches(&v1alpha1.Populator{}, w.populators()).
 		Watches(&storagev1.StorageClass{}, enqueue(w.class)).
+		Watches(&storagev1.CSIDriver{}, enqueue(w.driver)).
 		Watches(&corev1.ResourceQuota{}, enqueue(w.roomier), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: never[crevent.CreateEvent], UpdateFunc: quotaGrew,
 		})).

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -123,6 +124,22 @@ func (w *waker) volume(ctx context.Context, o client.Object) []observe.Key {
 // class maps a storage class to the claims that wait for a volume of it.
 func (w *waker) class(ctx context.Context, o client.Object) []observe.Key {
 	return w.list(ctx, client.MatchingFields{observe.IndexClass: o.GetName()})
+}
+
+// driver maps a CSI driver to the claims that wait for a volume of it.
+func (w *waker) driver(ctx context.Context, o client.Object) []observe.Key {
+	var classes storagev1.StorageClassList
+	if err := w.cache.List(ctx, &classes, client.UnsafeDisableDeepCopy); err != nil {
+		w.log.Error(err, "list classes of a driver")
+		return nil
+	}
+	var keys []observe.Key
+	for i := range classes.Items {
+		if classes.Items[i].Provisioner == o.GetName() {
+			keys = append(keys, w.class(ctx, &classes.Items[i])...)
+		}
+	}
+	return keys
 }
 
 // roomier maps a quota to the claims for which a write was refused in its

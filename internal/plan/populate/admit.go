@@ -66,7 +66,7 @@ func (v *view) wait(why string, ob *obstacle) Decision {
 }
 
 func (v *view) obstacle() *obstacle {
-	for _, check := range []func(*view) *obstacle{checkPopulator, checkClaim, checkClass, checkGrant, checkSource, checkNode} {
+	for _, check := range []func(*view) *obstacle{checkPopulator, checkClaim, checkClass, checkGrant, checkSource, checkNode, checkOwner} {
 		if ob := check(v); ob != nil {
 			return ob
 		}
@@ -141,11 +141,35 @@ func checkClass(v *view) *obstacle {
 		return &obstacle{reason: v1alpha1.ReasonUnsupportedClaim, act: true,
 			message: fmt.Sprintf("StorageClass %q has no provisioner, so no volume can be made for the claim", v.Class.Name)}
 	}
+	if ob := v.inTree(); ob != nil {
+		return ob
+	}
 	if key, word := v.templated(); key != "" {
 		return &obstacle{reason: v1alpha1.ReasonUnsupportedClass, act: true,
 			message: fmt.Sprintf("StorageClass %q uses %s in parameter %q, which would name the prime instead of the claim", v.Class.Name, word, key)}
 	}
 	return nil
+}
+
+// inTreePrefix begins the names of provisioners that were once part of
+// Kubernetes.
+const inTreePrefix = "kubernetes.io/"
+
+// inTree is the obstacle of a class whose provisioner is part of Kubernetes no
+// more. For those that a CSI driver stands in for, Kubernetes writes the
+// driver's name on the claim when it asks for a volume.
+func (v *view) inTree() *obstacle {
+	asked := !v.waitsForConsumer() || v.claim.Annotations[annSelectedNode] != ""
+	by := v.claim.Annotations[annProvisioner]
+	if !strings.HasPrefix(v.Class.Provisioner, inTreePrefix) || !asked || (by != "" && !strings.HasPrefix(by, inTreePrefix)) {
+		return nil
+	}
+	return &obstacle{
+		reason: v1alpha1.ReasonUnsupportedClass, again: lasting,
+		act: v.left(lasting, v.claim.CreationTimestamp.Time) == 0, // Kubernetes may have yet to take up the claim
+		message: fmt.Sprintf("StorageClass %q names provisioner %q, for which Kubernetes has no CSI driver; use a class of a CSI driver",
+			v.Class.Name, v.Class.Provisioner),
+	}
 }
 
 // templated finds a secret parameter of the class that would be resolved

@@ -52,6 +52,9 @@ type Observed struct {
 	// claim names none.
 	Class *storagev1.StorageClass
 
+	// Driver is the CSIDriver of the class's provisioner; nil when there is none.
+	Driver *storagev1.CSIDriver
+
 	// Primes are all claims, and Workers all Pods, of any namespace that carry
 	// the claim's UID in LabelClaimUID, scouts included, or stand under a name
 	// that an attempt of this claim would use. Whether they are ours is for Next

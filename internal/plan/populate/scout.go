@@ -92,6 +92,7 @@ func (v *view) newScout() *corev1.Pod {
 	s := v.Rendered.Pod.DeepCopy()
 	name := ScoutName(v.ClaimUID, v.n)
 	v.identify(s, name, v1alpha1.RoleScout)
+	v.asOwner(s, nil) // what refuses the worker is to refuse the scout
 
 	c := corev1.Container{
 		Name:    ScoutContainer,

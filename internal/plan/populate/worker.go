@@ -27,6 +27,9 @@ func (v *view) createWorker(pv *corev1.PersistentVolume) Decision {
 	if d, ok := v.mayCreate(CreateWorker{}); !ok {
 		return d
 	}
+	if ob := v.notWritable(pv); ob != nil {
+		return v.wait(WhyWaiting, ob)
+	}
 	step := CreateWorker{Record: v.record(pv), Worker: v.newWorker(pv)}
 	if len(v.Rendered.Files) > 0 {
 		step.Files = v.newFiles()
@@ -116,6 +119,7 @@ func (v *view) record(pv *corev1.PersistentVolume) WriteStatus {
 func (v *view) newWorker(pv *corev1.PersistentVolume) *corev1.Pod {
 	w := v.Rendered.Pod.DeepCopy()
 	v.identify(w, v.name(), v1alpha1.RoleWorker)
+	v.asOwner(w, pv)
 	w.Annotations[AnnotationPrimeUID] = string(v.prime.UID)
 	w.Annotations[AnnotationSourceGeneration] = strconv.FormatInt(v.Source.Generation, 10)
 	w.Annotations[AnnotationPopulatorGeneration] = strconv.FormatInt(v.Populator.Generation, 10)

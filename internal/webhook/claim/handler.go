@@ -31,17 +31,23 @@ type Finder interface {
 	Find(ctx context.Context, kind schema.GroupKind) (registration.Registration, error)
 }
 
+// Namespaces says which namespaces Sluice keeps out of.
+type Namespaces interface {
+	Out(ctx context.Context, namespace string) (bool, error)
+}
+
 // Handler warns about claims on create.
 type Handler struct {
 	Registrations Finder
+	Namespaces    Namespaces
 	decoder       admission.Decoder
 }
 
 var _ admission.Handler = (*Handler)(nil)
 
 // New returns a Handler.
-func New(f Finder, s *runtime.Scheme) *Handler {
-	return &Handler{Registrations: f, decoder: admission.NewDecoder(s)}
+func New(f Finder, n Namespaces, s *runtime.Scheme) *Handler {
+	return &Handler{Registrations: f, Namespaces: n, decoder: admission.NewDecoder(s)}
 }
 
 // Setup adds the handlers to the manager's webhook server, if it has one.
@@ -52,7 +58,7 @@ func Setup(_ context.Context, p manager.Parts) error {
 	p.Kinds.Watch(registration.Kind, kinds.Full)
 	finder := &registration.Finder{Cache: p.Manager.GetCache(), Kinds: p.Kinds}
 	server := p.Manager.GetWebhookServer()
-	server.Register(Path, &webhook.Admission{Handler: New(finder, p.Manager.GetScheme())})
+	server.Register(Path, &webhook.Admission{Handler: New(finder, p.Namespaces(), p.Manager.GetScheme())})
 	server.Register(MarkPath, &webhook.Admission{Handler: NewMarker(p.Manager.GetScheme())})
 	return nil
 }
@@ -79,6 +85,17 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	}
 	if problem := found.Problem(); problem != "" {
 		return admission.Allowed("").WithWarnings(v1alpha1.ReasonUnrecognizedKind + ": " + problem)
+	}
+	if found.State != registration.Served {
+		return admission.Allowed("")
+	}
+	out, err := h.Namespaces.Out(ctx, req.Namespace)
+	switch {
+	case err != nil:
+		logf.FromContext(ctx).Error(err, "find out whether claims are filled", "namespace", req.Namespace)
+	case out:
+		return admission.Allowed("").WithWarnings(fmt.Sprintf(
+			"%s: Sluice keeps out of namespace %q, so nobody fills the claim; create it in another", v1alpha1.ReasonUnsupportedClaim, req.Namespace))
 	}
 	return admission.Allowed("")
 }

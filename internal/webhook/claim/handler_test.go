@@ -30,6 +30,14 @@ func (f *finder) Find(_ context.Context, kind schema.GroupKind) (registration.Re
 	return f.found, f.err
 }
 
+// outside is what is known of a namespace.
+type outside struct {
+	out bool
+	err error
+}
+
+func (o outside) Out(context.Context, string) (bool, error) { return o.out, o.err }
+
 func TestHandle(t *testing.T) {
 	hello := schema.GroupKind{Group: "hello.k8s.io", Kind: "Hello"}
 	nobody := registration.Registration{Kind: hello, State: registration.Nobody}
@@ -45,6 +53,7 @@ func TestHandle(t *testing.T) {
 		operation admissionv1.Operation
 		spec      corev1.PersistentVolumeClaimSpec
 		finder    finder
+		outside   outside
 		warned    string
 	}{
 		"Nobody": {
@@ -56,7 +65,20 @@ func TestHandle(t *testing.T) {
 			finder: finder{found: registration.Registration{Kind: hello, State: registration.NotAccepted, Name: "hello", Reason: "TemplateInvalid"}},
 			warned: `Populator "hello"`,
 		},
-		"Served":   {reason: "A claim that is served is not.", spec: ref("hello.k8s.io", "Hello"), finder: finder{found: registration.Registration{State: registration.Served}}},
+		"Served": {reason: "A claim that is served is not.", spec: ref("hello.k8s.io", "Hello"), finder: finder{found: registration.Registration{State: registration.Served}}},
+		"Excluded": {
+			reason: "In a namespace that is left alone nobody fills it.", spec: ref("hello.k8s.io", "Hello"),
+			finder: finder{found: registration.Registration{State: registration.Served}}, outside: outside{out: true},
+			warned: `UnsupportedClaim: Sluice keeps out of namespace "default"`,
+		},
+		"ExcludedAndForeign": {
+			reason: "Another controller may not keep out of it.", spec: ref("hello.k8s.io", "Hello"),
+			finder: finder{found: registration.Registration{State: registration.Foreign}}, outside: outside{out: true},
+		},
+		"NamespaceUnknown": {
+			reason: "In doubt nothing is said, nor refused.", spec: ref("hello.k8s.io", "Hello"),
+			finder: finder{found: registration.Registration{State: registration.Served}}, outside: outside{err: errors.New("boom")},
+		},
 		"Foreign":  {reason: "Nor is one that another controller serves.", spec: ref("hello.k8s.io", "Hello"), finder: finder{found: registration.Registration{State: registration.Foreign}}},
 		"Unknown":  {reason: "In doubt nothing is said.", spec: ref("hello.k8s.io", "Hello"), finder: finder{found: registration.Registration{State: registration.Unknown}}},
 		"Error":    {reason: "A look-up that fails is no reason to warn, or to refuse.", spec: ref("hello.k8s.io", "Hello"), finder: finder{err: errors.New("boom")}},
@@ -86,7 +108,7 @@ func TestHandle(t *testing.T) {
 			if tc.operation == "" {
 				tc.operation = admissionv1.Create
 			}
-			r := New(&tc.finder, manager.Scheme()).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			r := New(&tc.finder, tc.outside, manager.Scheme()).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 				UID: "1", Operation: tc.operation, Namespace: "default", Name: "c", Object: runtime.RawExtension{Raw: raw},
 			}})
 			if !r.Allowed {
