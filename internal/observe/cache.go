@@ -42,7 +42,7 @@ func CacheByObject() map[client.Object]cache.ByObject {
 }
 
 // PendingByObject is what the cache of consumers keeps: Pods that have no node
-// yet, and of these only which claims they use and what they tolerate.
+// yet, and of these only which claims they use and what they ask of a node.
 func PendingByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&corev1.Pod{}: {
@@ -88,7 +88,7 @@ func trimVolume(item any) (any, error) {
 	return volume, nil
 }
 
-// trimConsumer keeps a Pod's identity, claims and tolerations.
+// trimConsumer keeps a Pod's identity, claims, and what it asks of its node.
 func trimConsumer(item any) (any, error) {
 	pod, ok := item.(*corev1.Pod)
 	if !ok {
@@ -104,7 +104,11 @@ func trimConsumer(item any) (any, error) {
 			volumes = append(volumes, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})
 		}
 	}
-	pod.Spec = corev1.PodSpec{Volumes: volumes, Tolerations: pod.Spec.Tolerations}
+	spec := corev1.PodSpec{Volumes: volumes, Tolerations: pod.Spec.Tolerations, NodeSelector: pod.Spec.NodeSelector}
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+		spec.Affinity = &corev1.Affinity{NodeAffinity: a.NodeAffinity}
+	}
+	pod.Spec = spec
 	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase}
 	return pod, nil
 }

@@ -32,7 +32,11 @@ func (v *view) handOver() Decision {
 	if v.readOnly() {
 		modes = v.claim.Spec.AccessModes
 	}
-	return Decision{Why: WhyHandOverRebind, Step: Rebind{
+	d := Decision{Why: WhyHandOverRebind}
+	if pod := v.stranded(pv); pod != nil && v.reason() != v1alpha1.ReasonVolumeUnreachableForPod {
+		d.Event = &Event{Type: warning, Reason: v1alpha1.ReasonVolumeUnreachableForPod, Message: strandedMessage(pod, pv)}
+	}
+	d.Step = Rebind{
 		AccessModes: modes,
 		Volume:      pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion,
 		ClaimRef: corev1.ObjectReference{
@@ -40,7 +44,8 @@ func (v *view) handOver() Decision {
 			Namespace: v.claim.Namespace, Name: v.claim.Name, UID: v.claim.UID, ResourceVersion: v.claim.ResourceVersion,
 		},
 		Labels: volumeLabels(v.ClaimUID, v.n, RoleFilled),
-	}}
+	}
+	return d
 }
 
 // handedOver is the rule of a claim whose filled volume waits for Kubernetes to

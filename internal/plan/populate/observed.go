@@ -68,7 +68,7 @@ type Observed struct {
 	Volumes []corev1.PersistentVolume
 
 	// Consumers are the Pods of the claim's namespace that use the claim and
-	// have no node yet. Only the waiting Pod's tolerations are of interest.
+	// have no node yet. Only what they ask of a node is of interest.
 	Consumers []corev1.Pod
 
 	// Rendered is the worker that the Populator's template yields for this

@@ -343,11 +343,16 @@ func (v *view) workerRunning() Decision {
 		what = s.Summary
 	}
 	progress, again := v.progressTold(v.status().Progress)
-	return v.say(WhyWorkerRunning, again, report{
+	r := report{
 		phase: v1alpha1.PhasePopulating, reason: v1alpha1.ReasonPopulationStarted, event: normal,
 		message: fmt.Sprintf("Worker %q on node %q fills the volume from %s", w.Name, w.Spec.NodeName, what),
 		change: func(st *v1alpha1.PopulationStatus) {
 			st.NodeName, st.Progress = w.Spec.NodeName, progress
 		},
-	})
+	}
+	pv := v.volume(v.prime.Spec.VolumeName)
+	if pod := v.stranded(pv); pod != nil {
+		r.reason, r.event, r.message = v1alpha1.ReasonVolumeUnreachableForPod, warning, strandedMessage(pod, pv)
+	}
+	return v.say(WhyWorkerRunning, again, r)
 }
