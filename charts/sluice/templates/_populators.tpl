@@ -43,6 +43,7 @@ resources: {{- toYaml .Values.sources.resources | nindent 2 }}
   - rule: "!has(source.spec.extract) || claim.spec.?volumeMode.orValue('Filesystem') != 'Block'"
     message: An archive cannot be extracted onto a volume of mode Block
   worker:
+    rootIfNeeded: true
     {{- include "sluice.populator.image" . | nindent 4 }}
     args: [http]
     env:
@@ -81,6 +82,7 @@ resources: {{- toYaml .Values.sources.resources | nindent 2 }}
 {{- define "sluice.populator.inline" -}}
 {{ include "sluice.populator.head" (dict "root" . "name" "inline" "kind" "InlineSource") }}
   worker:
+    rootIfNeeded: true
     {{- include "sluice.populator.image" . | nindent 4 }}
     args: [inline]
     env:
