@@ -51,6 +51,14 @@ const (
 	// FinalizerPopulation on a claim holds it until temporaries in another
 	// namespace are observed gone. Not used in placement Claim.
 	FinalizerPopulation = "sluice.dev/population"
+
+	// FinalizerPlugin on a prime holds it, and with it the volume, until the
+	// plugin that fills the volume says that it has ended and cleaned up.
+	FinalizerPlugin = "sluice.dev/plugin"
+
+	// AnnotationPopulator on a prime names the Populator whose plugin fills its
+	// volume, for when the claim is gone that would tell.
+	AnnotationPopulator = "sluice.dev/populator"
 )
 
 // Values of LabelRole and AnnotationPopulate.

@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -125,6 +126,11 @@ type PopulationStatus struct {
 	// +optional
 	Prime *TemporaryReference `json:"prime,omitempty"`
 
+	// fill is what the Populator's plugin was asked to do in the running attempt;
+	// unset where a worker fills.
+	// +optional
+	Fill *PluginFill `json:"fill,omitempty"`
+
 	// volumeName is the volume that is or was filled.
 	// +optional
 	VolumeName string `json:"volumeName,omitempty"`
@@ -222,6 +228,23 @@ type TemporaryReference struct {
 	// uid of the temporary.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
+}
+
+// PluginFill is one filling of a volume by a plugin, without a worker.
+type PluginFill struct {
+	// id names the filling to the plugin: the UID of the prime.
+	ID types.UID `json:"id"`
+	// populator is the Populator whose plugin fills.
+	Populator string `json:"populator"`
+	// populatorGeneration is the generation of that Populator.
+	// +optional
+	PopulatorGeneration int64 `json:"populatorGeneration,omitempty"`
+	// reclaimPolicy is that of the volume when the filling began.
+	// +optional
+	ReclaimPolicy corev1.PersistentVolumeReclaimPolicy `json:"reclaimPolicy,omitempty"`
+	// startedAt is when the plugin was first asked to fill the volume.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 }
 
 // Result is how an attempt ended.

@@ -74,8 +74,8 @@ type PopulatorSpec struct {
 	// +optional
 	Plugin *Plugin `json:"plugin,omitempty"`
 
-	// deadlineSeconds is how long one attempt's worker may run before it is
-	// stopped with reason WorkerTimedOut. Default: no limit.
+	// deadlineSeconds is how long one attempt's worker, or its plugin's filling,
+	// may take before it is stopped with reason WorkerTimedOut. Default: no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	DeadlineSeconds *int64 `json:"deadlineSeconds,omitempty"`
@@ -304,7 +304,9 @@ type File struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.service) != has(self.socket)",message="exactly one of service and socket must be set"
 type Plugin struct {
-	// service is a Kubernetes Service that the manager reaches by mutual TLS.
+	// service is a Kubernetes Service that the manager reaches by mutual TLS. The
+	// plugin's certificate is for name.namespace.svc; the manager's is signed by
+	// the authority in ConfigMap sluice-plugin-clients of the manager's namespace.
 	// +optional
 	Service *PluginService `json:"service,omitempty"`
 
@@ -318,9 +320,13 @@ type Plugin struct {
 type PluginService struct {
 	// namespace of the Service.
 	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
 	// name of the Service.
 	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 	// port of the Service. Default 9443.
 	// +optional
@@ -328,9 +334,11 @@ type PluginService struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
-	// caBundle is the PEM bundle that signs the plugin's certificate.
-	// +optional
-	CABundle []byte `json:"caBundle,omitempty"`
+	// caBundle holds, as PEM, the authorities that sign the plugin's certificate.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	CABundle []byte `json:"caBundle"`
 }
 
 // PopulatorStatus is what the manager found out about a Populator.
@@ -339,9 +347,44 @@ type PopulatorStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	// plugin is what the Populator's plugin said about itself when it was
+	// accepted; unset for a Populator with a worker.
+	// +optional
+	Plugin *PluginInfo `json:"plugin,omitempty"`
+
 	// conditions: Accepted.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// PluginCapability is something that a plugin can do.
+type PluginCapability string
+
+// The capabilities of the contract sluice.populator.v1.
+const (
+	// PluginComputesWorker: the plugin computes the worker of each claim.
+	PluginComputesWorker PluginCapability = "ComputeWorker"
+	// PluginFills: the plugin has the storage fill volumes, without a worker.
+	PluginFills PluginCapability = "Fill"
+	// PluginValidatesSource: the plugin judges sources.
+	PluginValidatesSource PluginCapability = "ValidateSource"
+	// PluginMutatesPrime: the plugin adds labels and annotations to primes.
+	PluginMutatesPrime PluginCapability = "MutatePrime"
+)
+
+// PluginInfo is what a plugin says about itself.
+type PluginInfo struct {
+	// name of the plugin.
+	// +optional
+	Name string `json:"name,omitempty"`
+	// version of the plugin.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// capabilities of the plugin, sorted: ComputeWorker or Fill, and whether it
+	// can do ValidateSource and MutatePrime.
+	// +optional
+	// +listType=set
+	Capabilities []PluginCapability `json:"capabilities,omitempty"`
 }

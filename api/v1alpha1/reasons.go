@@ -49,6 +49,7 @@ const (
 	ReasonTemplateInvalid         = "TemplateInvalid"
 	ReasonTemplateTooLarge        = "TemplateTooLarge"
 	ReasonPluginUnavailable       = "PluginUnavailable"
+	ReasonPluginFailed            = "PluginFailed"
 	ReasonSourceUnreachable       = "SourceUnreachable"
 	ReasonSourceForbidden         = "SourceForbidden"
 	ReasonSourceMissing           = "SourceMissing"
