@@ -80,5 +80,4 @@ const (
 const (
 	ReasonAccepted             = "Accepted"
 	ReasonConflictingPopulator = "ConflictingPopulator"
-	ReasonUnsupportedPopulator = "UnsupportedPopulator"
 )

@@ -68,3 +68,6 @@ var reasons = map[string]bool{
 	ReasonAddressNotAllowed: true,
 	ReasonWorkerFailed:      true,
 }
+
+// Known says that a word is one of the reasons that a worker may give.
+func Known(reason string) bool { return reasons[reason] }

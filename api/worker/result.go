@@ -54,6 +54,9 @@ func (r Result) Encode() ([]byte, error) {
 
 var digestPattern = regexp.MustCompile(`^[a-z0-9]+(?:[+._-][a-z0-9]+)*:[0-9a-fA-F]{32,256}$`)
 
+// Digest says that a text is a digest as a Result may carry it.
+func Digest(text string) bool { return digestPattern.MatchString(text) }
+
 // Parse reads a Result out of a termination message: the whole of it, or its
 // last line where a log was taken for the message. It reports false if there
 // is none. What it returns is bounded and printable: unknown fields are

@@ -41,16 +41,22 @@ type Outcome struct {
 	Stale bool
 }
 
-// Applier writes to one API server.
+// A Caller has plugins called. It takes the call and returns at once.
+type Caller interface {
+	Call(populate.CallPlugin)
+}
+
+// Applier writes to one API server, and has plugins called.
 type Applier struct {
 	reader client.Reader
 	writer client.Client
+	caller Caller
 }
 
 // New returns an Applier. The reader must read from the API server itself, not
 // from a cache.
-func New(live client.Reader, writer client.Client) *Applier {
-	return &Applier{reader: live, writer: client.WithFieldOwner(writer, FieldOwner)}
+func New(live client.Reader, writer client.Client, caller Caller) *Applier {
+	return &Applier{reader: live, writer: client.WithFieldOwner(writer, FieldOwner), caller: caller}
 }
 
 // Apply takes one step. An error means that it is not known whether the step
@@ -76,6 +82,11 @@ func (a *Applier) Apply(ctx context.Context, step populate.Step) (Outcome, error
 		return a.create(ctx, s.Scout.DeepCopy(), claimUID(s.Scout))
 	case populate.CreateWorker:
 		return a.createWorker(ctx, s)
+	case populate.StartFill:
+		return a.startFill(ctx, s)
+	case populate.CallPlugin:
+		a.caller.Call(s)
+		return Outcome{}, nil
 	case populate.DeletePrime:
 		return a.remove(ctx, &corev1.PersistentVolumeClaim{}, s.Namespace, s.Name, s.UID, s.ResourceVersion)
 	case populate.DeleteWorker:
@@ -91,6 +102,9 @@ func (a *Applier) Apply(ctx context.Context, step populate.Step) (Outcome, error
 	case populate.ReleaseForeign:
 		return a.patch(ctx, &corev1.PersistentVolume{}, target{"", s.Volume, s.UID, s.ResourceVersion},
 			document{"spec": document{"claimRef": nil}})
+	case populate.ReleasePrime:
+		return a.patch(ctx, &corev1.PersistentVolumeClaim{}, target{s.Namespace, s.Name, s.UID, s.ResourceVersion},
+			document{"metadata": document{"finalizers": s.Finalizers}})
 	case populate.UnselectNode:
 		return a.patch(ctx, &corev1.PersistentVolumeClaim{}, target{s.Namespace, s.Name, s.UID, s.ResourceVersion},
 			document{"metadata": document{"annotations": document{annotationSelectedNode: nil}}})
@@ -209,6 +223,15 @@ func (a *Applier) remove(ctx context.Context, o client.Object, namespace, name s
 		return Outcome{Stale: true}, nil
 	}
 	return Outcome{}, fmt.Errorf("delete %s %q: %w", kindOf(o), client.ObjectKeyFromObject(o), err)
+}
+
+// startFill has the plugin called only once the record of it stands.
+func (a *Applier) startFill(ctx context.Context, s populate.StartFill) (Outcome, error) {
+	out, err := a.writeStatus(ctx, s.Record)
+	if err == nil && !out.Stale && out.Refused == nil {
+		a.caller.Call(s.Start)
+	}
+	return out, err
 }
 
 func (a *Applier) writeStatus(ctx context.Context, s populate.WriteStatus) (Outcome, error) {

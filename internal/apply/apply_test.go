@@ -43,8 +43,13 @@ func applier(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) (*
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithStatusSubresource(&v1alpha1.Population{}).
 		WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
-	return New(c, c), c
+	return New(c, c, nobody{}), c
 }
+
+// nobody is a Caller that calls nobody.
+type nobody struct{}
+
+func (nobody) Call(populate.CallPlugin) {}
 
 func labelled(uid types.UID) map[string]string {
 	return map[string]string{v1alpha1.LabelClaimUID: string(uid)}

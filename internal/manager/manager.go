@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -33,6 +35,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/kinds"
 	"github.com/sluice-dev/sluice/internal/observe"
 	"github.com/sluice-dev/sluice/internal/plan/slots"
+	"github.com/sluice-dev/sluice/internal/plugin"
 )
 
 // LeaseName is the name of the Lease that the leading replica holds.
@@ -73,6 +76,8 @@ type Options struct {
 	Workers int
 	// Limits are how many claims may be filled at the same time.
 	Limits slots.Limits
+	// DialPlugin opens connections to plugins; nil is a net.Dialer.
+	DialPlugin func(ctx context.Context, network, address string) (net.Conn, error)
 	// GracePeriod is how long running reconciles may take to end.
 	GracePeriod time.Duration
 }
@@ -85,6 +90,8 @@ type Parts struct {
 	// Kinds watches kinds that may be missing: sources, VolumePopulators,
 	// ReferenceGrants.
 	Kinds *kinds.Registry
+	// Plugins are the connections to the plugins of Populators.
+	Plugins *plugin.Connections
 	// Options are those that the manager was built with.
 	Options Options
 	// Now is the clock of everything that is in the manager.
@@ -140,7 +147,11 @@ func New(ctx context.Context, cfg *rest.Config, o Options, setups ...Setup) (ctr
 	if err != nil {
 		return nil, err
 	}
-	parts := Parts{Manager: mgr, Kinds: registry, Options: o, Now: time.Now}
+	plugins, err := newPlugins(mgr, o)
+	if err != nil {
+		return nil, err
+	}
+	parts := Parts{Manager: mgr, Kinds: registry, Plugins: plugins, Options: o, Now: time.Now}
 	for _, setup := range setups {
 		if err := setup(ctx, parts); err != nil {
 			return nil, err
@@ -153,6 +164,20 @@ func New(ctx context.Context, cfg *rest.Config, o Options, setups ...Setup) (ctr
 		return nil, fmt.Errorf("add readiness probe: %w", err)
 	}
 	return mgr, nil
+}
+
+// newPlugins builds the connections to plugins, and keeps the certificate that
+// the leading replica, which alone calls plugins, shows them.
+func newPlugins(mgr ctrl.Manager, o Options) (*plugin.Connections, error) {
+	clients, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("build client for certificates of plugins: %w", err)
+	}
+	keeper := plugin.NewKeeper(clients, o.Namespace, time.Now, mgr.GetLogger().WithName("plugin"))
+	if err := mgr.Add(keeper); err != nil {
+		return nil, fmt.Errorf("add keeper of the certificate for plugins: %w", err)
+	}
+	return plugin.NewConnections(keeper, o.DialPlugin), nil
 }
 
 // newRegistry builds the registry of kinds that may be missing, told of new

@@ -68,7 +68,7 @@ func trimClaim(item any) (any, error) {
 		return claim, nil
 	}
 	claim.Annotations = only(claim.Annotations, annotationBindCompleted, v1alpha1.AnnotationSourceNamespace,
-		v1alpha1.AnnotationClaim, v1alpha1.AnnotationNonce)
+		v1alpha1.AnnotationClaim, v1alpha1.AnnotationNonce, v1alpha1.AnnotationPopulator)
 	claim.Labels = only(claim.Labels, v1alpha1.LabelClaimUID, v1alpha1.LabelAttempt, v1alpha1.LabelRole)
 	return claim, nil
 }

@@ -155,9 +155,8 @@ func (ob *Observer) search(ctx context.Context, o *populate.Observed) error {
 	return nil
 }
 
-// render fetches the source whole and renders the worker from it. The claim may
-// be newer than the one that was judged before, and so is the source: grant and
-// validations are judged anew on what the worker is made from.
+// render fetches the source whole and renders the worker from it, or takes the
+// worker that a plugin computed from it.
 func (ob *Observer) render(ctx context.Context, o populate.Observed) (populate.Observed, error) {
 	r := populate.Rendered{}
 	if o.Population != nil {
@@ -168,42 +167,19 @@ func (ob *Observer) render(ctx context.Context, o populate.Observed) (populate.O
 		r.Reason, r.Message = v1alpha1.ReasonTemplateFailed, "The claim or its Populator is gone"
 		return o, nil
 	}
-	ref, ok := SourceOf(o.Claim)
-	if !ok {
-		r.Reason, r.Message = v1alpha1.ReasonTemplateFailed, "The claim has no source of a populated kind"
-		return o, nil
-	}
-	o.Source = populate.Source{Namespace: ref.Namespace}
-	if ref.Namespace != o.Claim.Namespace {
-		if ob.grant(ref, o.Claim.Namespace, &o.Source) {
-			return o, fmt.Errorf("look for a grant of namespace %q: the grants are still being read", ref.Namespace)
-		}
-		if !o.Source.Granted {
-			r.Reason, r.Message = v1alpha1.ReasonNotGranted, "The source is in a namespace that does not grant it to the claim's"
-			return o, nil
-		}
-	}
-	source, err := ob.Kinds.Fetch(ctx, ref.Kind, ref.Namespace, ref.Name)
+	f, err := ob.fetch(ctx, o.Populator, o.Claim)
 	if err != nil {
-		if err := unreadable(err, &o.Source); err != nil {
-			return o, err
-		}
-		r.Reason, r.Message = v1alpha1.ReasonSourceNotFound, "The source went away while the worker was being made"
-		if o.Source.State == populate.SourceKindNotReadable {
-			r.Reason, r.Message = v1alpha1.ReasonSourceKindNotReadable, o.Source.Detail
-		}
+		return o, err
+	}
+	if o.Source = f.source; f.object == nil {
+		r.Reason, r.Message = f.reason, f.message
 		return o, nil
 	}
-	o.Source.State, o.Source.UID, o.Source.Generation = populate.SourceFound, source.GetUID(), source.GetGeneration()
-	if judges(o.Populator) {
-		objects, reason, message := ob.judge(o.Populator, source, o.Claim)
-		if o.Source.Objects = objects; reason != "" {
-			o.Source.InvalidReason, o.Source.Invalid = reason, message
-			r.Reason, r.Message = reason, message
-			return o, nil
-		}
+	if o.Populator.Spec.Plugin != nil {
+		o.Rendered, err = given(&o, r.Attempt)
+		return o, err
 	}
-	o.Rendered = ob.Templates.Render(o.Populator, source, o.Claim, primeVolume(&o), r.Attempt)
+	o.Rendered = ob.Templates.Render(o.Populator, f.object, o.Claim, primeVolume(&o), r.Attempt)
 	return o, nil
 }
 

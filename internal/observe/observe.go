@@ -62,6 +62,8 @@ type Config struct {
 	Templates Templates
 	// System is the manager's own namespace.
 	System string
+	// Answers are what plugins answered for a claim; nil where none is called.
+	Answers func(claim types.UID) []populate.Answer
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -83,6 +85,9 @@ func (ob *Observer) Observe(ctx context.Context, key Key) (o populate.Observed, 
 		ClaimUID:  key.UID,
 		System:    ob.System,
 		Refused:   ob.Memory.refusal(key.UID),
+	}
+	if ob.Answers != nil {
+		o.Answers = ob.Answers(key.UID)
 	}
 	if err := ob.named(ctx, &o); err != nil {
 		return o, false, err

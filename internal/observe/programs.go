@@ -104,7 +104,15 @@ func (p *Programs) Render(populator *v1alpha1.Populator, source *unstructured.Un
 	if c.program == nil {
 		return &populate.Rendered{Attempt: attempt, Reason: v1alpha1.ReasonTemplateInvalid, Message: c.problem}
 	}
-	in := template.Input{Source: source.Object, Claim: claim}
+	r := c.program.Render(inputOf(source.Object, claim, volume))
+	return &populate.Rendered{
+		Attempt: attempt, Pod: r.Pod, Files: r.Files, Objects: named(r.Objects), Reason: r.Reason, Message: r.Message,
+	}
+}
+
+// inputOf is what a worker is rendered from.
+func inputOf(source map[string]any, claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) template.Input {
+	in := template.Input{Source: source, Claim: claim}
 	if claim.Spec.VolumeMode != nil {
 		in.Volume.Mode = *claim.Spec.VolumeMode
 	}
@@ -112,8 +120,5 @@ func (p *Programs) Render(populator *v1alpha1.Populator, source *unstructured.Un
 		in.Volume.Name = volume.Name
 		in.Volume.Capacity = volume.Spec.Capacity[corev1.ResourceStorage]
 	}
-	r := c.program.Render(in)
-	return &populate.Rendered{
-		Attempt: attempt, Pod: r.Pod, Files: r.Files, Objects: named(r.Objects), Reason: r.Reason, Message: r.Message,
-	}
+	return in
 }

@@ -37,13 +37,15 @@ func (v verdict) about(p *v1alpha1.Populator, source metav1.Object, claim *corev
 }
 
 // populator returns the Populator that serves a source kind, nil if none does.
+// One that would, if only its plugin answered, is returned too: its claims wait
+// for the plugin.
 func (ob *Observer) populator(ctx context.Context, ref SourceRef) (*v1alpha1.Populator, error) {
 	var list v1alpha1.PopulatorList
 	if err := ob.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list populators: %w", err)
 	}
 	for _, p := range registration.Of(list.Items, ref.Kind) {
-		if registration.Accepted(p) {
+		if registration.Accepted(p) || populate.PluginAway(p) != "" {
 			return p, nil
 		}
 	}

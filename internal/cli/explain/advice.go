@@ -124,8 +124,6 @@ var advices = map[string]advice{
 	v1alpha1.ReasonAccepted: {waits: "nothing", next: "nothing", do: "Nothing"},
 	v1alpha1.ReasonConflictingPopulator: {act: true, waits: "its kind to be served by one Populator alone", next: nextStart,
 		do: "Keep one Populator of the kind, or set replacesExisting once the other controller is gone"},
-	v1alpha1.ReasonUnsupportedPopulator: {act: true, waits: "a Populator that this version of Sluice can serve", next: nextStart,
-		do: "Leave out of the Populator what its condition names"},
 }
 
 // adviceOn returns the advice on a reason. A manager newer than this program

@@ -42,6 +42,12 @@ type Teller interface {
 	Tell(claim *corev1.PersistentVolumeClaim, e populate.Event)
 }
 
+// Plugins remembers what plugins answered.
+type Plugins interface {
+	Answers(claim types.UID) []populate.Answer
+	Forget(claim types.UID)
+}
+
 // Namespaces says which namespaces Sluice keeps out of.
 type Namespaces interface {
 	Out(ctx context.Context, namespace string) (bool, error)
@@ -63,14 +69,15 @@ type Controller struct {
 	namespaces Namespaces
 	slots      Slots
 	memory     *observe.Memory
+	plugins    Plugins
 	next       func(populate.Observed) populate.Decision
 	now        func() time.Time
 }
 
 // New returns a Controller that decides with populate.Next.
-func New(observer Observer, applier Applier, teller Teller, namespaces Namespaces, slots Slots, memory *observe.Memory, now func() time.Time) *Controller {
+func New(observer Observer, applier Applier, teller Teller, namespaces Namespaces, slots Slots, memory *observe.Memory, plugins Plugins, now func() time.Time) *Controller {
 	return &Controller{
-		slots: slots, observer: observer, applier: applier, teller: teller, namespaces: namespaces, memory: memory,
+		slots: slots, observer: observer, applier: applier, teller: teller, namespaces: namespaces, memory: memory, plugins: plugins,
 		next: populate.Next, now: now,
 	}
 }
@@ -164,6 +171,7 @@ func (c *Controller) decide(ctx context.Context, o populate.Observed) (populate.
 // error was not accepted: what was refused before stays refused.
 func (c *Controller) take(o populate.Observed, d populate.Decision, out apply.Outcome, err error) populate.Observed {
 	o.Now = c.now()
+	o.Answers = c.plugins.Answers(o.ClaimUID)
 	for _, written := range out.Objects {
 		c.memory.Wrote(o.ClaimUID, written)
 		o = observe.With(o, written)
@@ -187,11 +195,14 @@ func (c *Controller) take(o populate.Observed, d populate.Decision, out apply.Ou
 	return o
 }
 
-// tells says that a step only writes down where the claim is; that it was
-// accepted says nothing about what was refused before.
+// tells says that a step only writes down where the claim is, or asks a plugin
+// something; that it was accepted says nothing about what was refused before.
 func tells(s populate.Step) bool {
-	_, ok := s.(populate.WriteStatus)
-	return ok
+	switch s.(type) {
+	case populate.WriteStatus, populate.CallPlugin:
+		return true
+	}
+	return false
 }
 
 // workerInDoubt says of a step that ended in an error that a worker may exist
@@ -206,7 +217,7 @@ func workerInDoubt(s populate.Step, out apply.Outcome) bool {
 func (c *Controller) done(ctx context.Context, o populate.Observed, d populate.Decision, before v1alpha1.PopulationStatus) {
 	log := ctrl.LoggerFrom(ctx)
 	level := log.V(1)
-	if _, ok := d.Step.(populate.WriteStatus); !ok {
+	if !tells(d.Step) {
 		level = log
 	}
 	level.Info("step taken", append([]any{"step", stepName(d.Step), "why", d.Why}, about(d.Step)...)...)
@@ -231,6 +242,7 @@ func (c *Controller) rest(o populate.Observed, d populate.Decision) {
 	settled := o.Claim == nil || o.Claim.UID != o.ClaimUID || observe.Settled(o.Claim)
 	if settled && len(o.Primes) == 0 && len(o.Workers) == 0 && d.RequeueAfter == 0 {
 		c.memory.Forget(o.ClaimUID)
+		c.plugins.Forget(o.ClaimUID)
 	}
 }
 

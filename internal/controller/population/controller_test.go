@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -86,10 +87,16 @@ func (s *script) Ask(context.Context, populate.Observed) (slots.Verdict, error) 
 
 func (s *script) Note(populate.Observed) { s.noted++ }
 
+// silent are plugins that have answered nothing.
+type silent struct{}
+
+func (silent) Answers(types.UID) []populate.Answer { return nil }
+func (silent) Forget(types.UID)                    {}
+
 func (s *script) controller() (*Controller, *observe.Memory) {
 	now := func() time.Time { return time.Unix(1000, 0) }
 	memory := observe.NewMemory(now, func(client.Object) string { return "" })
-	c := New(s, s, s, s, s, memory, now)
+	c := New(s, s, s, s, s, memory, silent{}, now)
 	c.next = s.next
 	if s.observed.ClaimUID == "" {
 		s.observed = populate.Observed{

@@ -28,6 +28,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/manager"
 	"github.com/sluice-dev/sluice/internal/metrics"
 	"github.com/sluice-dev/sluice/internal/observe"
+	"github.com/sluice-dev/sluice/internal/plan/populate"
+	"github.com/sluice-dev/sluice/internal/plugin"
 	"github.com/sluice-dev/sluice/internal/progress"
 	"github.com/sluice-dev/sluice/internal/registration"
 )
@@ -82,10 +84,16 @@ func Setup(ctx context.Context, p manager.Parts) error {
 	if err := metrics.Register(metrics.NewCollector(mgr.GetCache(), mgr.Elected(), p.Now)); err != nil {
 		return err
 	}
+	var caller *plugin.Caller
+	config.Answers = func(claim types.UID) []populate.Answer { return caller.Answers(claim) }
 	observer := observe.New(config)
+	caller = plugin.NewCaller(p.Plugins, observe.PluginReads{Observer: observer}, p.Now, mgr.GetLogger().WithName("plugin"))
+	if err := mgr.Add(caller); err != nil {
+		return fmt.Errorf("add calls of plugins: %w", err)
+	}
 	turns := newLedger(p.Options.Limits, mgr.GetCache(), mgr.GetAPIReader(), p.Now)
-	c := New(observer, apply.New(mgr.GetAPIReader(), mgr.GetClient()), event.New(mgr.GetEventRecorder(event.Controller)), p.Namespaces(), turns, memory, p.Now)
-	w := &waker{cache: mgr.GetCache(), kinds: p.Kinds, memory: memory, programs: programs, log: mgr.GetLogger().WithName("population")}
+	c := New(observer, apply.New(mgr.GetAPIReader(), mgr.GetClient(), caller), event.New(mgr.GetEventRecorder(event.Controller)), p.Namespaces(), turns, memory, caller, p.Now)
+	w := &waker{cache: mgr.GetCache(), kinds: p.Kinds, memory: memory, programs: programs, plugins: p.Plugins, log: mgr.GetLogger().WithName("population")}
 
 	enqueue := handler.TypedEnqueueRequestsFromMapFunc[client.Object, observe.Key]
 	err = builder.TypedControllerManagedBy[observe.Key](mgr).
@@ -106,6 +114,9 @@ func Setup(ctx context.Context, p manager.Parts) error {
 		WatchesRawSource(source.TypedFunc[observe.Key](func(ctx context.Context, q workqueue.TypedRateLimitingInterface[observe.Key]) error {
 			p.Kinds.Listen(func(change kinds.Change) { addAll(q, w.kindChanged(ctx, change)) })
 			turns.Listen(func(keys []observe.Key) { addAll(q, keys) })
+			caller.Listen(func(call populate.CallPlugin) {
+				q.Add(observe.Key{Namespace: call.Namespace, Name: call.Name, UID: call.ClaimUID})
+			})
 			problems.Listen(func(claim types.UID) { addAll(q, w.byUID(ctx, claim)) })
 			if sampler != nil {
 				sampler.Listen(func(claim types.UID) { addAll(q, w.byUID(ctx, claim)) })

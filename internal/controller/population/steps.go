@@ -49,6 +49,12 @@ func about(s populate.Step) []any {
 		return []any{"scout", s.Scout.Name}
 	case populate.CreateWorker:
 		return []any{"worker", s.Worker.Name}
+	case populate.StartFill:
+		return []any{"fill", s.Start.ID, "populator", s.Start.Populator, "volume", s.Start.Volume}
+	case populate.CallPlugin:
+		return []any{"call", s.Call, "about", s.ID, "populator", s.Populator}
+	case populate.ReleasePrime:
+		return []any{"prime", s.Name}
 	case populate.DeletePrime:
 		return []any{"prime", s.Name}
 	case populate.DeleteWorker:

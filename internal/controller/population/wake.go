@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/kinds"
 	"github.com/sluice-dev/sluice/internal/observe"
 	"github.com/sluice-dev/sluice/internal/plan/populate"
+	"github.com/sluice-dev/sluice/internal/plugin"
 	"github.com/sluice-dev/sluice/internal/registration"
 )
 
@@ -29,6 +30,7 @@ type waker struct {
 	kinds    *kinds.Registry
 	memory   *observe.Memory
 	programs *observe.Programs
+	plugins  *plugin.Connections
 	log      logr.Logger
 }
 
@@ -240,6 +242,7 @@ func (w *waker) populators() handler.TypedEventHandler[client.Object, observe.Ke
 				return
 			}
 			w.programs.Forget(p.UID)
+			w.plugins.Close(p.UID)
 			if !w.served(ctx, kindOf(p), p.UID) {
 				w.kinds.Forget(kindOf(p))
 			}

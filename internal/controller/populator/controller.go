@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,18 +46,21 @@ type Controller struct {
 
 	kinds       Kinds
 	definitions Definitions
+	plugins     Plugins
+	silences    silences
 	now         func() time.Time
 }
 
 var _ reconcile.ObjectReconciler[*v1alpha1.Populator] = (*Controller)(nil)
 
 // New returns a Controller.
-func New(c client.Client, live client.Reader, k Kinds, d Definitions, now func() time.Time) *Controller {
-	return &Controller{client: c, live: live, kinds: k, definitions: d, now: now}
+func New(c client.Client, live client.Reader, k Kinds, d Definitions, plugins Plugins, now func() time.Time) *Controller {
+	return &Controller{client: c, live: live, kinds: k, definitions: d, plugins: plugins, now: now}
 }
 
-// Reconcile judges one Populator. All that the verdict depends on is watched; a
-// right that may be on its way is waited for, once.
+// Reconcile judges one Populator. All that the verdict depends on is watched, but
+// for plugins, which are asked from time to time; a right that may be on its way
+// is waited for, once.
 func (c *Controller) Reconcile(ctx context.Context, p *v1alpha1.Populator) (reconcile.Result, error) {
 	if p.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil // its VolumePopulator goes with it
@@ -66,6 +70,9 @@ func (c *Controller) Reconcile(ctx context.Context, p *v1alpha1.Populator) (reco
 		return reconcile.Result{}, err
 	}
 	v := judge(s)
+	if v.accepted && p.Spec.Plugin != nil {
+		v = c.ask(ctx, p)
+	}
 	if v.reason == "" {
 		return reconcile.Result{RequeueAfter: v.again}, nil
 	}
@@ -74,9 +81,9 @@ func (c *Controller) Reconcile(ctx context.Context, p *v1alpha1.Populator) (reco
 		return reconcile.Result{}, ignoreConflict(err)
 	}
 	if v.accepted {
-		return reconcile.Result{}, c.register(ctx, p)
+		return reconcile.Result{RequeueAfter: v.again}, c.register(ctx, p)
 	}
-	return reconcile.Result{}, c.unregister(ctx, p)
+	return reconcile.Result{RequeueAfter: v.again}, c.unregister(ctx, p)
 }
 
 // observe gathers the situation of a Populator.
@@ -102,7 +109,8 @@ func (c *Controller) record(ctx context.Context, p *v1alpha1.Populator, v verdic
 	changed := p.DeepCopy()
 	changed.Status.ObservedGeneration = p.Generation
 	news := meta.SetStatusCondition(&changed.Status.Conditions, v.condition(p.Generation))
-	if !news && changed.Status.ObservedGeneration == p.Status.ObservedGeneration {
+	changed.Status.Plugin = v.plugin
+	if !news && changed.Status.ObservedGeneration == p.Status.ObservedGeneration && equality.Semantic.DeepEqual(changed.Status.Plugin, p.Status.Plugin) {
 		return nil
 	}
 	if err := c.client.Status().Update(ctx, changed, client.FieldOwner(fieldManager)); err != nil {

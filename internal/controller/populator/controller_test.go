@@ -36,6 +36,7 @@ type world struct {
 	defs      definition.Definition
 	watched   []schema.GroupKind
 	registers kinds.State
+	plugin    *v1alpha1.PluginInfo
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
@@ -85,6 +86,10 @@ func (w *world) Find(context.Context, schema.GroupKind) (definition.Definition, 
 	return w.defs, w.fail["find"]
 }
 
+func (w *world) Ask(context.Context, *v1alpha1.Populator) (*v1alpha1.PluginInfo, error) {
+	return w.plugin, w.fail["ask"]
+}
+
 func (w *world) List(schema.GroupKind) ([]metav1.Object, kinds.State) {
 	if w.stale {
 		return nil, w.registers
@@ -113,7 +118,7 @@ func (w *world) registrations() []v1beta1.VolumePopulator {
 func (w *world) reconcile(name string) (*v1alpha1.Populator, error) {
 	w.t.Helper()
 	p := w.get(name)
-	_, err := New(w.client, w.client, w, w, func() time.Time { return time.Unix(1000, 0) }).Reconcile(w.t.Context(), p)
+	_, err := New(w.client, w.client, w, w, w, func() time.Time { return time.Unix(1000, 0) }).Reconcile(w.t.Context(), p)
 	return w.get(name), err
 }
 

@@ -49,20 +49,22 @@ type verdict struct {
 	accepted        bool
 	reason, message string
 	again           time.Duration
+	// plugin is what the plugin said of itself.
+	plugin *v1alpha1.PluginInfo
 }
 
 // judge gives the verdict. The first check that finds something decides:
 //
-//	asks for what this version does not serve   UnsupportedPopulator
 //	template does not compile                   TemplateInvalid
 //	an older Populator, another controller      ConflictingPopulator
 //	kind missing, or no right to read it        SourceKindNotReadable
+//	plugin gives no answer, or serves no such   PluginUnavailable, see judgePlugin
 //	else                                        Accepted
 //
 // What its author can mend alone comes first.
 func judge(s situation) verdict {
 	for _, check := range []func(situation) (verdict, bool){
-		checkSupported, checkTemplate, checkConflict, checkSource,
+		checkTemplate, checkConflict, checkSource,
 	} {
 		if v, found := check(s); found {
 			return v
@@ -76,14 +78,6 @@ func judge(s situation) verdict {
 
 func refuse(reason, format string, args ...any) (verdict, bool) {
 	return verdict{reason: reason, message: fmt.Sprintf(format, args...)}, true
-}
-
-func checkSupported(s situation) (verdict, bool) {
-	spec := &s.populator.Spec
-	if spec.Plugin != nil {
-		return refuse(v1alpha1.ReasonUnsupportedPopulator, "spec.plugin: this version of Sluice serves worker templates only; describe the worker in spec.worker")
-	}
-	return verdict{}, false
 }
 
 func checkTemplate(s situation) (verdict, bool) {

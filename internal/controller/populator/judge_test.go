@@ -72,9 +72,9 @@ func TestJudge(t *testing.T) {
 		"NoRegistrations": {"Without the kind VolumePopulator nobody can have registered.", func(s *situation) {
 			s.registrations = kinds.State{Status: kinds.NotReadable, Detail: "no matches"}
 		}, v1alpha1.ReasonAccepted, nil},
-		"Plugin": {"A plugin is not served yet.", func(s *situation) {
+		"Plugin": {"A plugin is asked when nothing else is in the way.", func(s *situation) {
 			s.populator.Spec.Worker, s.populator.Spec.Plugin = nil, &v1alpha1.Plugin{Socket: "/run/sluice/x"}
-		}, v1alpha1.ReasonUnsupportedPopulator, []string{"spec.plugin", "spec.worker"}},
+		}, v1alpha1.ReasonAccepted, nil},
 		"Source":   {"Every placement is.", func(s *situation) { s.populator.Spec.Placement = v1alpha1.PlacementSource }, v1alpha1.ReasonAccepted, nil},
 		"System":   {"Every placement is.", func(s *situation) { s.populator.Spec.Placement = v1alpha1.PlacementSystem }, v1alpha1.ReasonAccepted, nil},
 		"Auto":     {"The default is.", func(s *situation) { s.populator.Spec.Placement = v1alpha1.PlacementAuto }, v1alpha1.ReasonAccepted, nil},

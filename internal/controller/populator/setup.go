@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/definition"
 	"github.com/sluice-dev/sluice/internal/kinds"
 	"github.com/sluice-dev/sluice/internal/manager"
+	"github.com/sluice-dev/sluice/internal/plugin"
 	"github.com/sluice-dev/sluice/internal/registration"
 )
 
@@ -32,7 +33,7 @@ func Setup(_ context.Context, p manager.Parts) error {
 	c := New(mgr.GetClient(), mgr.GetAPIReader(), p.Kinds, &definition.Finder{
 		Mapper:      mgr.GetRESTMapper(),
 		Definitions: mgr.GetAPIReader(),
-	}, p.Now)
+	}, plugin.Asker{Clients: p.Plugins, Now: p.Now}, p.Now)
 	w := &waker{cache: mgr.GetCache()}
 	err := builder.ControllerManagedBy(mgr).
 		Named("populator").

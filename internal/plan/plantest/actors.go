@@ -47,6 +47,7 @@ func (s *state) kubernetes() []action {
 		s.kubelet(p, add)
 	}
 	s.collect(add)
+	s.plugin(add)
 	return out
 }
 
@@ -180,9 +181,10 @@ func (s *state) finishProvisioning(f provisioning) {
 	s.addDisk(&disk{pv: pv})
 }
 
-// protectPVC lets a deleted claim go when no Pod with a node names it.
+// protectPVC lets a deleted claim go when no Pod with a node names it, and
+// nothing else holds it.
 func (s *state) protectPVC(p *corev1.PersistentVolumeClaim, add adder) {
-	if p.DeletionTimestamp == nil || held(p) {
+	if p.DeletionTimestamp == nil || held(p) || awaitsPlugin(p) {
 		return
 	}
 	for _, pod := range s.pods {

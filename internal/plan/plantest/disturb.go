@@ -69,6 +69,11 @@ func (s *state) users() []action {
 			add("deletes prime "+p.Name, func(s *state) { s.deletePVC(p) })
 		}
 	}
+	for _, p := range s.pvcs {
+		if isPrime(p) && awaitsPlugin(p) {
+			add("removes prime "+p.Name+" by force", func(s *state) { s.forced = true; s.dropPVC(p) })
+		}
+	}
 	for _, p := range s.pods {
 		if p.Labels[v1alpha1.LabelRole] == "" {
 			continue
@@ -94,7 +99,7 @@ func (s *state) users() []action {
 			add("deletes volume "+d.pv.Name, func(s *state) {
 				s.editPV(d, func(pv *corev1.PersistentVolume) { t := s.stamp(); pv.DeletionTimestamp = &t })
 			})
-			add("deletes volume "+d.pv.Name+" by force", func(s *state) { s.dropDisk(d) })
+			add("deletes volume "+d.pv.Name+" by force", func(s *state) { s.forced = true; s.dropDisk(d) })
 		}
 	}
 	return out
@@ -155,6 +160,7 @@ func (s *state) failures() []action {
 			})
 		}
 	}
+	s.pluginTroubles(add)
 	if s.frozen == nil {
 		for _, kind := range cacheKinds {
 			add("the cache of "+kind+"s stands still", func(s *state) { s.freeze(kind) })
@@ -189,14 +195,18 @@ func (e *Explorer) managerActions(s *state) []action {
 			out = append(out, action{name: "manager: " + name + " is cut short", cost: 1, do: func(s *state) {
 				s.apply(half, uid, false)
 				s.refused = populate.Refusal{} // the process that remembered is gone
+				s.forget()
 			}})
 		}
-		if s.refused.Reason == "" {
+		if _, call := d.Step.(populate.CallPlugin); s.refused.Reason == "" && !call {
 			out = append(out, action{name: "manager: " + name + " is refused", cost: 1, do: func(s *state) { s.refuse(d.Step, uid) }})
 		}
 	}
 	if s.refused.Reason != "" {
-		out = append(out, action{name: "manager restarts", do: func(s *state) { s.refused = populate.Refusal{} }})
+		out = append(out, action{name: "manager restarts", do: func(s *state) {
+			s.refused = populate.Refusal{}
+			s.forget()
+		}})
 	}
 	return out
 }
@@ -221,6 +231,12 @@ func stepName(step populate.Step) string {
 		return "create scout " + t.Scout.Name
 	case populate.CreateWorker:
 		return "create worker " + t.Worker.Name
+	case populate.StartFill:
+		return "start fill " + t.Start.ID
+	case populate.CallPlugin:
+		return "call " + string(t.Call) + " " + t.ID
+	case populate.ReleasePrime:
+		return "release prime " + t.Name
 	case populate.DeletePrime:
 		return "delete prime " + t.Name
 	case populate.DeleteWorker:

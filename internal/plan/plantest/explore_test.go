@@ -37,6 +37,11 @@ var scenarios = []plantest.Scenario{
 	{Name: "SystemAlwaysFails", Placement: v1alpha1.PlacementSystem, AlwaysFails: true},
 	{Name: "Source", Placement: v1alpha1.PlacementSource, WaitForConsumer: true},
 	{Name: "SourceRetain", Placement: v1alpha1.PlacementSource, Retain: true},
+	{Name: "Plugin", Plugin: true},
+	{Name: "PluginFails", Plugin: true, AlwaysFails: true},
+	{Name: "PluginRetain", Plugin: true, Retain: true},
+	{Name: "PluginForeignVolume", Plugin: true, ForeignVolume: true},
+	{Name: "PluginWaitForFirstConsumer", Plugin: true, WaitForConsumer: true},
 }
 
 func TestExplore(t *testing.T) {

@@ -13,16 +13,18 @@ import (
 
 // Invariants names what is checked, for people who read a test's output.
 var Invariants = []string{
-	"F1 a claim is bound to no volume but one that exactly one worker filled, that was never Released and whose storage stands",
+	"F1 a claim is bound to no volume but one that exactly one worker or fill of a plugin filled, that was never Released and whose storage stands",
 	"F1 no Population claims success of anything else",
 	"F1 no worker is made before its prime is Bound",
 	"F2 nothing is written to, nor mounted of, somebody's volume, none is destroyed by our deletes, and each is given back as it was",
 	"F2 a filled volume is handed over with the policy of its class and, unless a user meddles, is never destroyed",
+	"F2 no volume goes while a plugin writes to it, unless somebody removes it by force",
 	"F2 no object is touched that is not ours, no Population of a living claim is deleted",
 	"F3 at rest nothing temporary is left but the last failed worker",
+	"F3 a plugin is told to clean up whatever it began",
 	"F3 a claim whose temporaries live elsewhere is held from before the first is made until the last is seen gone, and no longer",
 	"F4 from every state, when disturbances stop, the claim is Bound or says why not",
-	"F4 no volume is ever written to by two workers",
+	"F4 no volume is ever written to twice",
 	"F5 no worker is made of a source of another namespace that is not granted",
 	"F4 also when all clocks are set, back or forth",
 	"F7 attempts are capped, spaced by back-off, and no decision repeats without end",
@@ -50,6 +52,9 @@ func (s *state) check() string {
 				return fmt.Sprintf("F2: Pod %q mounts somebody's volume %q", p.Name, d.pv.Name)
 			}
 		}
+	}
+	if why := s.checkFills(); why != "" {
+		return why
 	}
 	c := s.claim()
 	if c == nil {
@@ -108,6 +113,9 @@ func (s *state) unrest() string {
 		if p.Labels[v1alpha1.LabelRole] != "" && (workers == 0 || p.DeletionTimestamp == nil) {
 			return "F3: prime " + p.Name + " is left"
 		}
+	}
+	if why := s.fillUnrest(); why != "" {
+		return why
 	}
 	c := s.claim()
 	for _, d := range s.vols {

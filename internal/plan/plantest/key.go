@@ -29,6 +29,7 @@ func (s *state) key(budget bool) uint64 {
 		k.text("inflight", f.name)
 		k.uid(string(f.claim))
 	}
+	k.plugin(s)
 	k.text(s.refused.Reason, s.refused.Step)
 	k.num(int(s.sourceGen))
 	k.is(s.remadeSource)
@@ -59,6 +60,7 @@ func (s *state) key(budget bool) uint64 {
 		s.fits(s.late, &k)
 	}
 	k.is(s.remade)
+	k.is(s.forced)
 	if budget {
 		k.num(s.left)
 		k.is(s.slow)
@@ -83,6 +85,13 @@ func (s *state) fits(step populate.Step, k *keyer) {
 	case populate.CreatePrime:
 		k.text(t.Prime.Namespace)
 		uid = t.Prime.Annotations[v1alpha1.AnnotationNonce]
+	case populate.StartFill:
+		uid, rv = string(t.Record.UID), t.Record.ResourceVersion
+		k.uid(t.Start.ID)
+	case populate.CallPlugin:
+		uid = t.ID
+	case populate.ReleasePrime:
+		uid, rv = string(t.UID), t.ResourceVersion
 	case populate.DeletePopulation:
 		uid = string(t.UID)
 	case populate.DeletePrime:
@@ -183,6 +192,7 @@ func (k *keyer) pvcs(list []*corev1.PersistentVolumeClaim) {
 		k.uid(p.Spec.VolumeName)
 		k.is(held(p))
 		k.text(string(p.Status.Phase), p.Annotations[selectedNode], p.Annotations[bindCompleted])
+		k.is(awaitsPlugin(p))
 		k.phaseAge(p.CreationTimestamp.Time)
 	}
 }
@@ -225,6 +235,11 @@ func (k *keyer) pop(p *v1alpha1.Population) {
 		k.text("prime", t.Name)
 		k.uid(string(t.UID))
 	}
+	if f := p.Status.Fill; f != nil {
+		k.text("fill")
+		k.uid(string(f.ID))
+		k.phaseAge(f.StartedAt.Time)
+	}
 	if r := p.Status.Result; r != nil {
 		k.text("result", r.Reason)
 		k.num(int(r.Attempt))
@@ -236,6 +251,34 @@ func (k *keyer) pop(p *v1alpha1.Population) {
 		if r.EndedAt != nil && !r.Succeeded {
 			k.age(r.EndedAt.Time)
 		}
+	}
+}
+
+// plugin writes down the plugin's memory and what the manager knows of it.
+func (k *keyer) plugin(s *state) {
+	for _, f := range s.fills {
+		k.text("fill")
+		k.uid(f.id)
+		k.uid(f.volume)
+		k.num(int(f.state))
+		k.is(f.cleaned)
+	}
+	for _, c := range s.calls {
+		k.text("call", string(c.Call))
+		k.uid(c.ID)
+		k.is(c.HandedOver)
+	}
+	for _, r := range s.replies {
+		k.text("reply", string(r.Call), r.Reason)
+		k.uid(string(r.claim))
+		k.uid(r.ID)
+		k.is(r.Pending)
+		k.is(r.Unknown)
+		k.is(r.Doubtful)
+		k.is(r.Failure != nil)
+		k.is(r.Done)
+		k.num(int(r.State))
+		k.upTo(r.At, r.RetryAfter)
 	}
 }
 

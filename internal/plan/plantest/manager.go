@@ -79,7 +79,7 @@ func (s *state) observe(uid types.UID, live, rendered bool, class *storagev1.Sto
 	w := s.world(live)
 	o := populate.Observed{
 		Now: s.now, Live: live, Namespace: namespace, Name: claimName, ClaimUID: uid,
-		System: system, Population: w.pop, Populator: s.populator(), Class: class,
+		System: system, Answers: s.answersFor(uid), Population: w.pop, Populator: s.populator(), Class: class,
 		Source:  populate.Source{State: populate.SourceFound, Namespace: s.sc.sourceNamespace(), UID: s.sourceUID(), Generation: s.sourceGen},
 		Refused: s.refused,
 	}
@@ -124,6 +124,9 @@ func (s *state) observe(uid types.UID, live, rendered bool, class *storagev1.Sto
 		if mine {
 			o.Volumes = append(o.Volumes, *d.pv)
 		}
+	}
+	if s.sc.Plugin && (o.Claim == nil || o.Claim.UID != uid || o.Claim.DeletionTimestamp != nil) {
+		o.Populator = nil // what is not needed is not looked for
 	}
 	if rendered {
 		attempt := int32(0)
@@ -198,6 +201,28 @@ func (s *state) apply(step populate.Step, uid types.UID, late bool) bool {
 			return false
 		}
 		return s.createWorker(t, late)
+	case populate.StartFill:
+		if !s.writeStatus(t.Record) {
+			return false
+		}
+		if late {
+			s.serve(t.Start) // its answer goes nowhere
+			return true
+		}
+		return s.call(t.Start)
+	case populate.CallPlugin:
+		if late {
+			s.serve(t)
+			return true
+		}
+		return s.call(t)
+	case populate.ReleasePrime:
+		p := s.pvc(t.Namespace, t.Name)
+		if p == nil || p.UID != t.UID || p.ResourceVersion != t.ResourceVersion {
+			return false
+		}
+		s.editPVC(p, func(p *corev1.PersistentVolumeClaim) { p.Finalizers = t.Finalizers })
+		return true
 	case populate.DeletePrime:
 		p := s.pvc(t.Namespace, t.Name)
 		if p == nil || (t.UID != "" && p.UID != t.UID) || (t.ResourceVersion != "" && p.ResourceVersion != t.ResourceVersion) {
@@ -408,7 +433,10 @@ func (s *state) editVolume(name string, uid types.UID, rv string, labels map[str
 
 // halves are the states that a step leaves when it is applied in part only.
 func halves(step populate.Step) (populate.Step, bool) {
-	if t, ok := step.(populate.CreateWorker); ok {
+	switch t := step.(type) {
+	case populate.CreateWorker:
+		return t.Record, true
+	case populate.StartFill:
 		return t.Record, true
 	}
 	return nil, false
@@ -418,16 +446,22 @@ func halves(step populate.Step) (populate.Step, bool) {
 // before is forgotten when a write other than of the status is accepted.
 func (s *state) carryOut(step populate.Step, uid types.UID) {
 	applied := s.apply(step, uid, false)
-	if _, status := step.(populate.WriteStatus); applied && !status {
-		s.refused = populate.Refusal{}
+	switch step.(type) {
+	case populate.WriteStatus, populate.CallPlugin:
+	default:
+		if applied {
+			s.refused = populate.Refusal{}
+		}
 	}
 }
 
 // refuse lets the API server refuse a step, after the part of it that is a
 // write of its own.
 func (s *state) refuse(step populate.Step, uid types.UID) {
-	if half, ok := halves(step); ok && !s.apply(half, uid, false) {
-		return
+	if half, ok := halves(step); ok {
+		if _, fill := step.(populate.StartFill); !fill && !s.apply(half, uid, false) {
+			return
+		}
 	}
 	s.refused = populate.Refusal{
 		Reason: v1alpha1.ReasonQuotaExceeded, Message: "exceeded quota", At: s.now, Step: populate.Kind(step),

@@ -355,6 +355,114 @@ func TestMutants(t *testing.T) {
 				}
 			}),
 		},
+		"FillNotAwaited": {
+			reason:   "A fill that was accepted has not succeeded",
+			scenario: plantest.Scenario{Plugin: true},
+			planner: blind(func(o *populate.Observed) {
+				o.Answers = slices.Clone(o.Answers)
+				for i := range o.Answers {
+					if a := &o.Answers[i]; a.Call == populate.CallStart && !a.Pending {
+						a.State = populate.FillSucceeded
+					}
+				}
+			}),
+		},
+		"FailureOfFillIgnored": {
+			reason:   "A fill that failed has not filled its volume",
+			scenario: plantest.Scenario{Plugin: true, AlwaysFails: true},
+			planner: blind(func(o *populate.Observed) {
+				o.Answers = slices.Clone(o.Answers)
+				for i := range o.Answers {
+					if a := &o.Answers[i]; a.State == populate.FillFailed {
+						a.State, a.Failure = populate.FillSucceeded, nil
+					}
+				}
+			}),
+		},
+		"CleanupNotAwaited": {
+			reason:       "The prime holds the volume until the plugin has stopped writing to it",
+			scenario:     plantest.Scenario{Plugin: true},
+			disturbances: 1,
+			only:         []string{"user deletes the claim"},
+			planner: blind(func(o *populate.Observed) {
+				o.Answers = slices.Clone(o.Answers)
+				for i := range o.Answers {
+					if a := &o.Answers[i]; a.Call == populate.CallCleanup {
+						a.Pending, a.Done = false, true
+					}
+				}
+			}),
+		},
+		"CleanupForgotten": {
+			reason:   "A plugin is told that its work is over also when it went well",
+			scenario: plantest.Scenario{Plugin: true},
+			planner: rash(func(o *populate.Observed, d *populate.Decision) {
+				c, ok := d.Step.(populate.CallPlugin)
+				if !ok || c.Call != populate.CallCleanup {
+					return
+				}
+				for i := range o.Primes {
+					if p := &o.Primes[i]; string(p.UID) == c.ID {
+						d.Step = populate.ReleasePrime{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
+					}
+				}
+			}),
+		},
+		"PrimeNotHeld": {
+			reason:       "Without its finalizer a prime vanishes under the plugin's hands",
+			scenario:     plantest.Scenario{Plugin: true},
+			disturbances: 1,
+			only:         []string{"user deletes"},
+			planner: func(o populate.Observed) populate.Decision {
+				copyObjects(&o)
+				for i := range o.Primes {
+					if o.Primes[i].DeletionTimestamp == nil {
+						o.Primes[i].Finalizers = []string{v1alpha1.FinalizerPlugin}
+					}
+				}
+				d := populate.Next(o)
+				if s, ok := d.Step.(populate.CreatePrime); ok {
+					s.Prime.Finalizers = nil
+				}
+				return d
+			},
+		},
+		"LostFillBegunAgain": {
+			reason:       "A plugin that has forgotten a fill has left a volume that is half written",
+			scenario:     plantest.Scenario{Plugin: true},
+			disturbances: 1,
+			only:         []string{"plugin loses its memory"},
+			planner: rash(func(_ *populate.Observed, d *populate.Decision) {
+				if c, ok := d.Step.(populate.CallPlugin); ok && c.Call == populate.CallStatus {
+					c.Call = populate.CallStart
+					d.Step = c
+				}
+			}),
+		},
+		"DoubtfulStartRepeated": {
+			reason:       "A plugin that had the call may have begun to write before it forgot",
+			scenario:     plantest.Scenario{Plugin: true},
+			disturbances: 2,
+			only:         []string{"the answer to StartFill", "plugin loses its memory"},
+			planner: blind(func(o *populate.Observed) {
+				o.Answers = slices.Clone(o.Answers)
+				for i := range o.Answers {
+					o.Answers[i].Doubtful = false
+				}
+			}),
+		},
+		"PluginPolledHot": {
+			reason:   "A plugin is asked again when it wants to be",
+			scenario: plantest.Scenario{Plugin: true},
+			planner: blind(func(o *populate.Observed) {
+				o.Answers = slices.Clone(o.Answers)
+				for i := range o.Answers {
+					if a := &o.Answers[i]; !a.Pending && a.RetryAfter > 0 {
+						a.At = o.Now.Add(-a.RetryAfter)
+					}
+				}
+			}),
+		},
 	}
 	for name, tc := range elsewhereMutants() {
 		cases[name] = tc

@@ -32,12 +32,14 @@ type Scenario struct {
 	LateSource bool
 	// ReadOnly makes the claim ask for ReadOnlyMany alone.
 	ReadOnly bool
-	// AlwaysFails makes every worker fail.
+	// AlwaysFails makes every worker, or every fill of the plugin, fail.
 	AlwaysFails bool
 	// Placement of the populator, if temporaries are to live in another namespace
 	// than the claim. With PlacementSource the source lives there too, and is
 	// granted to the claim.
 	Placement v1alpha1.Placement
+	// Plugin has volumes filled by a plugin instead of a worker.
+	Plugin bool
 }
 
 const (

@@ -73,6 +73,11 @@ type state struct {
 	moved, revoked, wasRevoked bool
 	// clockSet is that the clocks were set: no distance in time can be trusted.
 	clockSet bool
+	// fills are the plugin's memory, calls are under way to it, replies are what
+	// the manager's process remembers of its answers.
+	fills   []fill
+	calls   []populate.CallPlugin
+	replies []reply
 
 	frozen  *frozen
 	late    populate.Step
@@ -80,9 +85,10 @@ type state struct {
 	refused populate.Refusal
 
 	// left is how many disturbances may yet happen; meddled says that a user
-	// interfered, slow that time passed while something could have happened.
+	// interfered, forced that one took away what a plugin was writing to, slow that time passed while something could have happened.
 	left     int
 	meddled  bool
+	forced   bool
 	slow     bool
 	remade   bool
 	deleted  bool
@@ -117,6 +123,7 @@ func (s *state) clone() *state {
 	c := *s
 	c.pvcs, c.pods, c.vols = slices.Clone(s.pvcs), slices.Clone(s.pods), slices.Clone(s.vols)
 	c.inflight = slices.Clone(s.inflight)
+	c.fills, c.calls, c.replies = slices.Clone(s.fills), slices.Clone(s.calls), slices.Clone(s.replies)
 	return &c
 }
 
@@ -278,6 +285,10 @@ func (s *state) populator() *v1alpha1.Populator {
 	p.Spec.Placement = s.sc.Placement
 	if s.moved {
 		p.Spec.Placement, p.Generation = v1alpha1.PlacementClaim, 2
+	}
+	if s.sc.Plugin {
+		p.Spec.Worker, p.Spec.Plugin = nil, &v1alpha1.Plugin{Socket: "/run/sluice/hello.sock"}
+		p.Status.Plugin = &v1alpha1.PluginInfo{Name: "hello", Capabilities: []v1alpha1.PluginCapability{v1alpha1.PluginFills}}
 	}
 	return p
 }

@@ -56,7 +56,7 @@ func (v *view) wait(why string, ob *obstacle) Decision {
 		r.event = warning
 	}
 	r.change = func(st *v1alpha1.PopulationStatus) {
-		st.Prime, st.VolumeName, st.VolumeUID, st.NodeName = nil, "", "", ""
+		st.Prime, st.Fill, st.VolumeName, st.VolumeUID, st.NodeName = nil, nil, "", "", ""
 	}
 	again := ob.again
 	if again == 0 {
@@ -82,11 +82,8 @@ func checkPopulator(v *view) *obstacle {
 			message = fmt.Sprintf("%s is registered for another controller; set replacesExisting in a Populator once that controller is gone", v.sourceKind())
 		}
 		return &obstacle{reason: v1alpha1.ReasonUnrecognizedKind, message: message, act: true}
-	case v.Populator.Spec.Worker == nil:
-		return &obstacle{reason: v1alpha1.ReasonPluginUnavailable, act: true,
-			message: fmt.Sprintf("Populator %q fills by a plugin, which no part of this installation can call", v.Populator.Name)}
 	}
-	return nil
+	return checkPlugin(v)
 }
 
 func (v *view) sourceKind() string {
@@ -258,7 +255,15 @@ func (v *view) populatorName() string {
 }
 
 func checkNode(v *view) *obstacle {
-	if !v.waitsForConsumer() || v.immediately() || v.claim.Annotations[annSelectedNode] != "" {
+	if !v.waitsForConsumer() || v.claim.Annotations[annSelectedNode] != "" {
+		return nil
+	}
+	if v.fills() {
+		// Without a worker there is nothing that a scheduler could find a node for.
+		return &obstacle{reason: v1alpha1.ReasonWaitingForConsumer, message: fmt.Sprintf(
+			"StorageClass %q waits for a Pod that uses the claim, which has to choose the node", v.Class.Name)}
+	}
+	if v.immediately() {
 		return nil
 	}
 	return &obstacle{reason: v1alpha1.ReasonWaitingForConsumer, message: fmt.Sprintf(

@@ -72,7 +72,8 @@ func (v *view) fail(why string, e ending) Decision {
 		Attempt: v.n, Reason: e.reason, Message: e.message, ExitCode: e.exitCode, Permanent: e.permanent,
 		SourceGeneration: e.source, PopulatorGeneration: e.populator, Failures: 1, EndedAt: v.time(),
 	}
-	if last := v.status().Result; last != nil && !last.Succeeded &&
+	// A plugin's success that came to nothing carries on the count.
+	if last := v.status().Result; last != nil && (!last.Succeeded || last.Attempt == v.n) &&
 		last.SourceGeneration == r.SourceGeneration && last.PopulatorGeneration == r.PopulatorGeneration {
 		r.Failures = last.Failures + 1
 	}
@@ -93,7 +94,7 @@ func (v *view) fail(why string, e ending) Decision {
 				// all: what this attempt saw is what a change is measured by.
 				v.source(st)
 			}
-			st.Result, st.Prime, st.Progress = &r, nil, nil
+			st.Result, st.Prime, st.Fill, st.Progress = &r, nil, nil, nil
 			st.VolumeName, st.VolumeUID, st.NodeName = "", "", e.node
 		},
 	})
@@ -121,6 +122,9 @@ func attemptFailed(v *view) (Decision, bool) {
 	// The prime goes at once, too, as far as a kept worker does not hold it.
 	if v.prime != nil {
 		if d, ok := v.deletePrime(WhyClearing, v.prime); ok {
+			return d, true
+		}
+		if d, ok := v.awaitPlugin(WhyClearing, v.prime); ok {
 			return d, true
 		}
 	}

@@ -44,7 +44,7 @@ func gone(v *view) (Decision, bool) {
 		}
 		return Decision{Why: WhyGone, Step: DeletePopulation{Namespace: p.Namespace, Name: p.Name, UID: p.UID}}, true
 	}
-	if slices.ContainsFunc(v.Volumes, v.lent) {
+	if slices.ContainsFunc(v.Volumes, v.owed) {
 		// No claim is left to be woken when it can be given back.
 		return Decision{RequeueAfter: recheck, Why: WhyGone}, true
 	}
@@ -146,10 +146,24 @@ func (v *view) sweep(why string, primes []*corev1.PersistentVolumeClaim, workers
 			return d, true
 		}
 	}
+	// What waits for a plugin holds up nothing else.
+	var waits *Decision
+	for _, p := range primes {
+		d, ok := v.awaitPlugin(why, p)
+		switch {
+		case ok && (d.Step != nil || d.Need != 0):
+			return d, true
+		case ok && (waits == nil || d.RequeueAfter < waits.RequeueAfter):
+			waits = &d
+		}
+	}
 	for _, w := range workers {
 		if d, ok := v.deleteWorker(why, w); ok {
 			return d, true
 		}
+	}
+	if waits != nil {
+		return *waits, true
 	}
 	return Decision{}, false
 }

@@ -17,7 +17,7 @@ type Decision struct {
 	// written before that.
 	Need Need
 
-	// Step is the one write to make now; nil when there is nothing to write.
+	// Step is the one write or call to make now; nil when there is none.
 	Step Step
 
 	// Event is to be told on the claim once Step has succeeded, and only then: a
@@ -54,8 +54,9 @@ type Event struct {
 	Type, Reason, Message string
 }
 
-// Step is one write. Each carries its own preconditions, so that a stale or
-// late writer does nothing rather than something wrong.
+// Step is one write, or one call of a plugin. Each write carries its own
+// preconditions, so that a stale or late writer does nothing rather than
+// something wrong; and every call can be repeated.
 //
 //sumtype:decl
 type Step interface{ step() }
@@ -180,6 +181,15 @@ type ReleaseForeign struct {
 	ResourceVersion string
 }
 
+// ReleasePrime takes FinalizerPlugin from a prime that is being deleted;
+// Finalizers are those that remain. Preconditions: UID and resourceVersion.
+type ReleasePrime struct {
+	Namespace, Name string
+	UID             types.UID
+	ResourceVersion string
+	Finalizers      []string
+}
+
 // UnselectNode removes the selected-node annotation from the claim, so that the
 // scheduler chooses again. Preconditions: UID and resourceVersion.
 type UnselectNode struct {
@@ -210,5 +220,6 @@ func (Rebind) step()           {}
 func (SetReclaimPolicy) step() {}
 func (LabelVolume) step()      {}
 func (ReleaseForeign) step()   {}
+func (ReleasePrime) step()     {}
 func (UnselectNode) step()     {}
 func (SetFinalizer) step()     {}

@@ -46,6 +46,14 @@ func (v *view) lent(pv corev1.PersistentVolume) bool {
 	return pv.Labels[v1alpha1.LabelRole] == RoleForeign && pv.Labels[v1alpha1.LabelClaimUID] == string(v.ClaimUID) && pv.DeletionTimestamp == nil
 }
 
+// owed says of a volume that is lent that it may yet be given back: not one that
+// another claim had meanwhile and let go.
+func (v *view) owed(pv corev1.PersistentVolume) bool {
+	ref := pv.Spec.ClaimRef
+	theirs := ref != nil && !isTemporaryName(ref.Name)
+	return v.lent(pv) && (!theirs || pv.Status.Phase != corev1.VolumeReleased)
+}
+
 // giveBack is the rule of volumes labelled foreign whose prime is gone.
 func giveBack(v *view) (Decision, bool) {
 	for i := range v.Volumes {

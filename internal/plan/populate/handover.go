@@ -28,6 +28,12 @@ func (v *view) handOver() Decision {
 	if v.prime.DeletionTimestamp == nil {
 		return Decision{Why: WhyHandOverPrime, Step: v.removePrime(v.prime)}
 	}
+	return v.rebind(pv)
+}
+
+// rebind replaces the claimRef of a volume that was judged on a live
+// observation.
+func (v *view) rebind(pv *corev1.PersistentVolume) Decision {
 	var modes []corev1.PersistentVolumeAccessMode
 	if v.readOnly() {
 		modes = v.claim.Spec.AccessModes
@@ -93,7 +99,7 @@ func bound(v *view) (Decision, bool) {
 		phase: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonBoundToForeignVolume, event: warning, keepSource: true,
 		message: fmt.Sprintf("The claim is bound to volume %q, which was not filled for it", name),
 		change: func(st *v1alpha1.PopulationStatus) {
-			st.Prime, st.VolumeName, st.VolumeUID, st.Progress = nil, "", "", nil
+			st.Prime, st.Fill, st.VolumeName, st.VolumeUID, st.Progress = nil, nil, "", "", nil
 		},
 	}
 	if pv == nil && v.claim.Status.Phase == corev1.ClaimLost {
@@ -146,6 +152,10 @@ func (v *view) succeed(pv *corev1.PersistentVolume) Decision {
 			said, _ = worker.Parse([]byte(end.Message))
 		}
 	}
+	if last := v.status().Result; last != nil && last.Succeeded && last.Attempt == attempt {
+		result = *last // a plugin's, recorded before the hand-over
+		result.Failures, said.Message = 0, last.Message
+	}
 	result.Message = said.Message
 	what := "its source"
 	if s := v.status().Source; s != nil {
@@ -155,7 +165,7 @@ func (v *view) succeed(pv *corev1.PersistentVolume) Decision {
 		phase: v1alpha1.PhaseSucceeded, reason: v1alpha1.ReasonPopulated, event: normal,
 		message: fmt.Sprintf("Volume %q was filled from %s", pv.Name, what),
 		change: func(st *v1alpha1.PopulationStatus) {
-			st.Result, st.Prime, st.NodeName = &result, nil, node
+			st.Result, st.Prime, st.Fill, st.NodeName = &result, nil, nil, node
 			st.VolumeName, st.VolumeUID, st.CompletedAt = pv.Name, pv.UID, v.time()
 			if st.Source != nil && said.Digest != "" {
 				st.Source.Digest = said.Digest

@@ -247,8 +247,10 @@ func TestNextAdmission(t *testing.T) {
 		},
 		"Plugin": {
 			reason: "A populator without a worker needs somebody to call its plugin",
-			o:      observed(population(0), func(o *populate.Observed) { o.Populator.Spec.Worker = nil }),
-			want:   waits(v1alpha1.ReasonPluginUnavailable, "Warning", long),
+			o: observed(population(0), func(o *populate.Observed) {
+				o.Populator.Spec.Worker, o.Populator.Spec.Plugin = nil, &v1alpha1.Plugin{Socket: "/run/sluice/x.sock"}
+			}),
+			want: waits(v1alpha1.ReasonPluginUnavailable, "Warning", long),
 		},
 		"Selector": {
 			reason: "Nothing is provisioned for a claim with a selector",

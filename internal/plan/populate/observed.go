@@ -75,6 +75,10 @@ type Observed struct {
 	// attempt, or why it yields none; nil until asked for by NeedRender.
 	Rendered *Rendered
 
+	// Answers are what plugins answered to calls for this claim, as far as this
+	// process remembers: none after a restart.
+	Answers []Answer
+
 	// PrimeProblem is the provisioner's or controller's newest Warning about
 	// the current prime, WorkerProblem the scheduler's, kubelet's or admission's
 	// about the current worker; empty when there is none.

@@ -164,11 +164,13 @@ func (v *view) hold() (Decision, bool) {
 
 // letGo removes the finalizer once every temporary is seen gone, on a live
 // observation. One that has been going for long is gone as far as we can help
-// it: its node may be dead, and the claim must not hang on that.
+// it: its node may be dead, and the claim must not hang on that. For how long a
+// prime waits for its plugin is settled elsewhere.
 func (v *view) letGo() (Decision, bool) {
 	left := func(o metav1.Object) bool {
 		going := o.GetDeletionTimestamp()
-		return (v.pop == nil || v.expected(o)) && (going == nil || v.Now.Sub(going.Time) < terminatingPatience)
+		p, prime := o.(*corev1.PersistentVolumeClaim)
+		return (v.pop == nil || v.expected(o)) && (going == nil || v.Now.Sub(going.Time) < terminatingPatience || prime && awaitsPlugin(p))
 	}
 	switch {
 	case !v.held():

@@ -17,6 +17,7 @@
 //	handed over         volume filled, claimRef is the claim        wait for Kubernetes to bind
 //	left behind         temporaries of other attempts               delete them
 //	attempt failed      result n failed                             back-off, then allocate n+1; or stay Failed
+//	fill n              status.fill of a plugin                     ask it; done: record, hand over; failed: result n
 //	worker n            own worker                                  wait; succeeded: hand over; failed: result n
 //	prime n             own prime, no worker                        wait for its volume; then record and worker
 //	prime n, no node    filled before a consumer is about           scout, until the prime has its volume
@@ -36,6 +37,11 @@
 //     written before the worker, so a vanished worker is never mistaken for one
 //     that was not made yet, and never replaced on the same volume.
 //   - status.result: attempt result.attempt has ended.
+//   - status.fill: the plugin may have begun to fill; then status.result says
+//     also when it succeeded, before the hand-over. See fill.go for how a plugin,
+//     which has no worker that would hold the prime, comes through the same
+//     states: its prime goes last.
+//   - FinalizerPlugin on a prime: the plugin has yet to be told to clean up.
 //   - label role=filled on a volume: the hand-over took place.
 //
 // Nothing else is remembered.
@@ -56,7 +62,7 @@ func Next(o Observed) Decision {
 func decide(v *view) Decision {
 	for _, rule := range []func(*view) (Decision, bool){
 		gone, notAsked, settled, impostor, giveBack, bound, handedOver, leftBehind,
-		attemptFailed, workerStands, primeStands, workerLost, admission,
+		attemptFailed, fillStands, workerStands, primeStands, workerLost, admission,
 	} {
 		if d, ok := rule(v); ok {
 			return d

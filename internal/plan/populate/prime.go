@@ -20,8 +20,8 @@ var notCopied = []string{
 }
 
 // newPrime is the prime of attempt n: the claim in everything that decides
-// which volume it gets, and in nothing else.
-func (v *view) newPrime() *corev1.PersistentVolumeClaim {
+// which volume it gets, and in nothing else; more is what a plugin adds.
+func (v *view) newPrime(more *Answer) *corev1.PersistentVolumeClaim {
 	spec := v.claim.Spec.DeepCopy()
 	annotations := maps.Clone(v.claim.Annotations)
 	maps.DeleteFunc(annotations, func(key, _ string) bool {
@@ -30,16 +30,30 @@ func (v *view) newPrime() *corev1.PersistentVolumeClaim {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[v1alpha1.AnnotationNonce] = v.pop.Spec.Nonce
-	annotations[v1alpha1.AnnotationClaim] = v.Namespace + "/" + v.Name
 	if node := v.claim.Annotations[annSelectedNode]; node != "" && v.waitsForConsumer() {
 		annotations[annSelectedNode] = node
 	}
+	// What a plugin adds does not replace what marks the prime as ours.
+	marks := labels(v.ClaimUID, v.n, v1alpha1.RolePrime)
+	for key, value := range more.Labels {
+		if _, ours := marks[key]; !ours {
+			marks[key] = value
+		}
+	}
+	maps.Copy(annotations, more.Annotations)
+	var finalizers []string
+	if v.fills() {
+		finalizers = []string{v1alpha1.FinalizerPlugin}
+		annotations[v1alpha1.AnnotationPopulator] = v.Populator.Name
+	}
+	annotations[v1alpha1.AnnotationNonce] = v.pop.Spec.Nonce
+	annotations[v1alpha1.AnnotationClaim] = v.Namespace + "/" + v.Name
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: v.namespace, Name: v.name(),
-			Labels:          labels(v.ClaimUID, v.n, v1alpha1.RolePrime),
+			Labels:          marks,
 			Annotations:     annotations,
+			Finalizers:      finalizers,
 			OwnerReferences: v.owners(),
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -56,9 +70,13 @@ func (v *view) newPrime() *corev1.PersistentVolumeClaim {
 // the token, the finalizer where the temporaries live elsewhere, the prime, in
 // that order.
 func admitted(v *view) Decision {
-	switch {
-	case v.lingering():
+	if v.lingering() {
 		return Decision{RequeueAfter: recheck, Why: WhyClearing}
+	}
+	if d, ok := v.judged(); ok {
+		return d
+	}
+	switch {
 	case v.pop == nil, v.n == 0:
 		if d, ok := v.slot(); ok {
 			return d
@@ -74,13 +92,17 @@ func admitted(v *view) Decision {
 	if d, ok := v.refused(CreatePrime{}); ok {
 		return d
 	}
-	if !v.Live {
+	more, d, ok := v.mutation()
+	switch {
+	case ok:
+		return d
+	case !v.Live:
 		return Decision{Need: NeedLive, Why: WhyCreatePrime}
 	}
 	if d, ok := v.hold(); ok {
 		return d
 	}
-	return Decision{Why: WhyCreatePrime, Step: CreatePrime{Prime: v.newPrime()}}
+	return Decision{Why: WhyCreatePrime, Step: CreatePrime{Prime: v.newPrime(more)}}
 }
 
 // nameTaken ends an attempt whose name something else bears: the next attempt
@@ -167,7 +189,7 @@ func primeStands(v *view) (Decision, bool) {
 		return v.fail(WhyLost, ending{reason: v1alpha1.ReasonVolumeLost, message: fmt.Sprintf("Volume %q of prime %q is gone", name, p.Name)}), true
 	}
 	if !bound {
-		if v.scouting() {
+		if v.scouting() && !awaitsPlugin(p) {
 			return v.sendScout(), true
 		}
 		return v.primePending(), true
@@ -181,11 +203,19 @@ func primeStands(v *view) (Decision, bool) {
 			if d, ok := v.recallScout(); ok {
 				return d, true
 			}
-			return v.createWorker(pv), true
+			return v.begin(pv), true
 		}
 	case unknown:
 	}
 	return v.fail(WhyLost, ending{reason: v1alpha1.ReasonVolumeLost, message: fmt.Sprintf("Volume %q of prime %q was released or deleted", name, p.Name)}), true
+}
+
+// begin begins what fills the volume of the prime: the plugin, or a worker.
+func (v *view) begin(pv *corev1.PersistentVolume) Decision {
+	if v.fills() || awaitsPlugin(v.prime) {
+		return v.startFill(pv)
+	}
+	return v.createWorker(pv)
 }
 
 func (v *view) boundToForeign(volume string) ending {

@@ -62,6 +62,9 @@ func (v *view) mayCreate(step Step) (Decision, bool) {
 	r := v.Rendered
 	switch {
 	case r == nil || r.Attempt != v.n:
+		if d, ok := v.computed(); ok {
+			return d, false
+		}
 		return Decision{Need: NeedRender, Why: WhyCreateWorker}, false
 	case r.Reason != "" || r.Pod == nil:
 		return v.notRendered(), false

@@ -58,12 +58,12 @@
 //	    the attempt ends for good, until the source or its Populator is changed.
 //	NOT_FOUND
 //	    From GetFill: the plugin knows no such fill. The attempt ends, and the
-//	    next one starts on a fresh volume. From CleanupFill: as if done.
-//	    From other calls: as FAILED_PRECONDITION.
+//	    next one starts on a fresh volume. From CleanupFill: as if done, as is
+//	    UNIMPLEMENTED. From other calls: as FAILED_PRECONDITION.
 //	FAILED_PRECONDITION, ABORTED, ALREADY_EXISTS, OUT_OF_RANGE
 //	    The attempt ends with reason PluginFailed and the status message, and
 //	    the next one follows after a back-off, on a fresh volume, up to the
-//	    Populator's maxAttempts.
+//	    Populator's maxAttempts. From CleanupFill: as UNAVAILABLE.
 //
 // A failure that is a result of filling, and not of calling, is better told as a
 // Failure in an answer with code OK: that one has a reason of its own.

@@ -58,12 +58,12 @@
 //	    the attempt ends for good, until the source or its Populator is changed.
 //	NOT_FOUND
 //	    From GetFill: the plugin knows no such fill. The attempt ends, and the
-//	    next one starts on a fresh volume. From CleanupFill: as if done.
-//	    From other calls: as FAILED_PRECONDITION.
+//	    next one starts on a fresh volume. From CleanupFill: as if done, as is
+//	    UNIMPLEMENTED. From other calls: as FAILED_PRECONDITION.
 //	FAILED_PRECONDITION, ABORTED, ALREADY_EXISTS, OUT_OF_RANGE
 //	    The attempt ends with reason PluginFailed and the status message, and
 //	    the next one follows after a back-off, on a fresh volume, up to the
-//	    Populator's maxAttempts.
+//	    Populator's maxAttempts. From CleanupFill: as UNAVAILABLE.
 //
 // A failure that is a result of filling, and not of calling, is better told as a
 // Failure in an answer with code OK: that one has a reason of its own.
@@ -115,8 +115,10 @@ type PopulatorClient interface {
 	// It has no other effect.
 	MutatePrime(ctx context.Context, in *MutatePrimeRequest, opts ...grpc.CallOption) (*MutatePrimeResponse, error)
 	// ComputeWorker returns the worker that fills the volume. Called only with
-	// capability COMPUTE_WORKER, when the volume has been provisioned. It has no
-	// effect: whether the worker is then made is not its concern.
+	// capability COMPUTE_WORKER, when the volume has been provisioned; and once
+	// before that, without a volume, where a node has to be found for it first: a
+	// Pod with that worker's demands, which runs nothing, is then scheduled. It has
+	// no effect: whether a worker is then made is not its concern.
 	ComputeWorker(ctx context.Context, in *ComputeWorkerRequest, opts ...grpc.CallOption) (*ComputeWorkerResponse, error)
 	// StartFill begins to fill a volume and answers at once. Called only with
 	// capability FILL, when the volume has been provisioned for the prime and
@@ -129,6 +131,12 @@ type PopulatorClient interface {
 	// GetFill does. If it finds that a fill of this id may have written but that
 	// it has lost track of it, it answers with a Failure; the next attempt has a
 	// volume and an id of its own. It never lets two writers work for one id.
+	//
+	// Sluice repeats a StartFill only where nothing can have begun: when the plugin
+	// was not reached, or itself answered UNAVAILABLE, RESOURCE_EXHAUSTED,
+	// UNIMPLEMENTED, UNAUTHENTICATED or PERMISSION_DENIED. So these codes promise
+	// that nothing was begun. After any other end without an answer Sluice calls
+	// GetFill.
 	//
 	// After CleanupFill a StartFill of the same id, which may have been delayed,
 	// is refused with FAILED_PRECONDITION, for an hour at least.
@@ -255,8 +263,10 @@ type PopulatorServer interface {
 	// It has no other effect.
 	MutatePrime(context.Context, *MutatePrimeRequest) (*MutatePrimeResponse, error)
 	// ComputeWorker returns the worker that fills the volume. Called only with
-	// capability COMPUTE_WORKER, when the volume has been provisioned. It has no
-	// effect: whether the worker is then made is not its concern.
+	// capability COMPUTE_WORKER, when the volume has been provisioned; and once
+	// before that, without a volume, where a node has to be found for it first: a
+	// Pod with that worker's demands, which runs nothing, is then scheduled. It has
+	// no effect: whether a worker is then made is not its concern.
 	ComputeWorker(context.Context, *ComputeWorkerRequest) (*ComputeWorkerResponse, error)
 	// StartFill begins to fill a volume and answers at once. Called only with
 	// capability FILL, when the volume has been provisioned for the prime and
@@ -269,6 +279,12 @@ type PopulatorServer interface {
 	// GetFill does. If it finds that a fill of this id may have written but that
 	// it has lost track of it, it answers with a Failure; the next attempt has a
 	// volume and an id of its own. It never lets two writers work for one id.
+	//
+	// Sluice repeats a StartFill only where nothing can have begun: when the plugin
+	// was not reached, or itself answered UNAVAILABLE, RESOURCE_EXHAUSTED,
+	// UNIMPLEMENTED, UNAUTHENTICATED or PERMISSION_DENIED. So these codes promise
+	// that nothing was begun. After any other end without an answer Sluice calls
+	// GetFill.
 	//
 	// After CleanupFill a StartFill of the same id, which may have been delayed,
 	// is refused with FAILED_PRECONDITION, for an hour at least.
