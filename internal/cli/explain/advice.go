@@ -76,6 +76,8 @@ var advices = map[string]advice{
 		do: "Correct the fields of the Populator that the message names"},
 	v1alpha1.ReasonTemplateTooLarge: {act: true, waits: "a smaller source", next: nextAttempt,
 		do: "Make the source smaller, or have the Populator pass it in files"},
+	v1alpha1.ReasonPluginFailed: {waits: "another attempt", next: nextAttempt,
+		do: "Read the plugin's words above, and its own log"},
 	v1alpha1.ReasonPluginUnavailable: {act: true, waits: "the plugin of its Populator", next: nextTry,
 		do: "Start the plugin that the Populator names, or give the Populator a worker"},
 
