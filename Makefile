@@ -45,10 +45,13 @@ unit: go ## Unit tests of both modules; alerts and dashboard by Prometheus' pars
 	@tools/gotest unit-rules tools/rules -count=1 ./...
 
 .PHONY: cli
-cli: go ## Build kubectl sluice into .build/bin; with that in the PATH, kubectl finds it
+cli: cli-build ## Build kubectl sluice and install it into a folder of the PATH; BINDIR= says which
+	@tools/install-cli $(BIN)/kubectl-sluice $(BINDIR)
+
+.PHONY: cli-build
+cli-build: go
 	@mkdir -p $(BIN)
 	@go build -o $(BIN)/kubectl-sluice ./cmd/kubectl-sluice
-	@echo "cli: .build/bin/kubectl-sluice"
 
 .PHONY: generate
 generate: tools ## Generate code and CRDs from api/, and code from proto/
@@ -65,9 +68,10 @@ demo: go ## The volume populator tutorial on a real node, start to end
 	@tools/go-run sluice-cluster demo $(ARGS)
 
 .PHONY: up
-up: go ## Start a cluster with Sluice; options by ARGS=--nodes=3, a name by CLUSTER=
+up: go cli-build ## Start a cluster with Sluice; options by ARGS=--nodes=3, a name by CLUSTER=
 	@tools/go-run sluice-cluster up --name=$(CLUSTER) $(ARGS)
 	@tools/go-run sluice-cluster install --name=$(CLUSTER)
+	@echo 'kubectl sluice: make kubectl ARGS="sluice explain pvc/NAME"; make cli installs it for other clusters'
 
 .PHONY: down
 down: go ## End clusters and remove all they left, also after a crash

@@ -17,7 +17,7 @@ func TestLogsAreReadOnlyWhereAskedFor(t *testing.T) {
 		values map[string]any
 		want   bool
 	}{
-		"Default": {},
+		"Default": {values: map[string]any{}},
 		"Asked":   {values: map[string]any{"progress": map[string]any{"fromLogs": true}}, want: true},
 		// As with --reuse-values after a release that did not know the option.
 		"Unknown": {values: map[string]any{"progress": nil}},

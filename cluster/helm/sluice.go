@@ -22,8 +22,10 @@ func Sluice(repository, kubeconfig, digest string) Release {
 		Namespace:  Namespace,
 		Chart:      filepath.Join(repository, "charts", "sluice"),
 		Values: map[string]any{
-			"image":   map[string]any{"repository": name, "tag": tag, "digest": digest},
-			"sources": map[string]any{"image": map[string]any{"repository": worker, "tag": workerTag}},
+			"image": map[string]any{"repository": name, "tag": tag, "digest": digest},
+			// Whoever plays with a cluster wants to see something move.
+			"progress": map[string]any{"fromLogs": true},
+			"sources":  map[string]any{"image": map[string]any{"repository": worker, "tag": workerTag}},
 		},
 	}
 }

@@ -131,7 +131,8 @@ func kubectlCommand() *cobra.Command {
 				return err
 			}
 			k := child.Command(cmd.Context(), filepath.Join(cfg.BinDir, "kubectl"), args...)
-			k.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+			// kubectl finds its plugins in the PATH, ours among them.
+			k.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "PATH="+cfg.BinDir+":"+os.Getenv("PATH"))
 			k.Stdin, k.Stdout, k.Stderr = os.Stdin, os.Stdout, os.Stderr
 			k.Cancel = func() error { return k.Process.Signal(os.Interrupt) }
 			return k.Run()
