@@ -31,8 +31,16 @@ func refusedOr(err error, verb string, o client.Object) (Outcome, error) {
 	return Outcome{}, fmt.Errorf("%s %s %q: %w", verb, kindOf(o), client.ObjectKeyFromObject(o), err)
 }
 
+// remedies are what a user can do about a refusal, before the API server's own
+// text, which names the objects.
+var remedies = map[string]string{
+	v1alpha1.ReasonQuotaExceeded:      "Raise the quota, or delete what uses it: ",
+	v1alpha1.ReasonPodSecurityRefused: "Correct the worker of the Populator, or the namespace's Pod Security level: ",
+	v1alpha1.ReasonRequestRefused:     "The API server refuses a request, which is tried again: ",
+}
+
 func refusal(reason string, err error) Outcome {
-	return Outcome{Refused: &populate.Refusal{Reason: reason, Message: truncate(message(err))}}
+	return Outcome{Refused: &populate.Refusal{Reason: reason, Message: truncate(remedies[reason] + message(err))}}
 }
 
 // turnedAway says that a request ended before anything was stored, though not

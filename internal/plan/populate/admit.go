@@ -3,6 +3,7 @@ package populate
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -97,13 +98,13 @@ func (v *view) sourceKind() string {
 func checkClaim(v *view) *obstacle {
 	switch {
 	case !asks(v.claim):
-		return &obstacle{reason: v1alpha1.ReasonUnsupportedClaim, message: "The claim names no data source that a populator can fill it from", act: true}
+		return &obstacle{reason: v1alpha1.ReasonUnsupportedClaim, message: "The claim names no data source that a populator can fill it from; create it anew with another dataSourceRef", act: true}
 	case v.claim.Spec.Selector != nil:
 		return &obstacle{reason: v1alpha1.ReasonUnsupportedClaim, act: true,
-			message: "The claim has a selector, so no volume can be provisioned for it; create it without one"}
+			message: "The claim has a selector, so no volume can be provisioned for it; create it anew without one"}
 	case v.claim.Spec.StorageClassName != nil && *v.claim.Spec.StorageClassName == "":
 		return &obstacle{reason: v1alpha1.ReasonUnsupportedClaim, act: true,
-			message: "The claim asks for no storage class, so no volume can be provisioned for it; create it with a class"}
+			message: "The claim asks for no storage class, so no volume can be provisioned for it; create it anew with a class"}
 	case v.readOnly() && !v.Populator.Spec.ReadOnlyMany:
 		return &obstacle{reason: v1alpha1.ReasonUnsupportedAccessMode, act: true, message: fmt.Sprintf(
 			"The claim has no access mode that allows writing; create it anew with ReadWriteOnce, or set readOnlyMany in Populator %q", v.Populator.Name)}
@@ -133,17 +134,17 @@ func checkClass(v *view) *obstacle {
 			message: "The claim names no storage class and there is no default class; mark one as default"}
 	case v.Class == nil:
 		return &obstacle{reason: v1alpha1.ReasonClassNotFound, act: true,
-			message: fmt.Sprintf("StorageClass %q does not exist", *v.claim.Spec.StorageClassName)}
+			message: fmt.Sprintf("StorageClass %q does not exist; create it, or the claim anew with another class", *v.claim.Spec.StorageClassName)}
 	case v.Class.Provisioner == noProvisioner:
 		return &obstacle{reason: v1alpha1.ReasonUnsupportedClaim, act: true,
-			message: fmt.Sprintf("StorageClass %q has no provisioner, so no volume can be made for the claim", v.Class.Name)}
+			message: fmt.Sprintf("StorageClass %q has no provisioner, so no volume can be made for the claim; create the claim anew with another class", v.Class.Name)}
 	}
 	if ob := v.inTree(); ob != nil {
 		return ob
 	}
 	if key, word := v.templated(); key != "" {
 		return &obstacle{reason: v1alpha1.ReasonUnsupportedClass, act: true,
-			message: fmt.Sprintf("StorageClass %q uses %s in parameter %q, which would name the prime instead of the claim", v.Class.Name, word, key)}
+			message: fmt.Sprintf("StorageClass %q uses %s in parameter %q, which would name the prime instead of the claim; create the claim anew with another class", v.Class.Name, word, key)}
 	}
 	return nil
 }
@@ -197,6 +198,8 @@ func checkGrant(v *view) *obstacle {
 		v.Source.Namespace, v.Namespace, v.sourceKind(), v.claim.Spec.DataSourceRef.Name)
 	if v.Source.Ungrantable != "" {
 		message = fmt.Sprintf("%s, and no grant can be read before the kind ReferenceGrant of the Gateway API is installed: %s", message, clean(v.Source.Ungrantable))
+	} else {
+		message += "; have one created there"
 	}
 	return &obstacle{reason: v1alpha1.ReasonNotGranted, act: true, message: message}
 }
@@ -235,16 +238,24 @@ func (v *view) sourceProblem() (reason, message string) {
 	switch v.Source.State {
 	case SourceFound:
 		if v.Source.InvalidReason == v1alpha1.ReasonTemplateFailed {
-			return v1alpha1.ReasonTemplateFailed, fmt.Sprintf("A validation of Populator %q cannot be evaluated over %s: %s", v.populatorName(), what, v.Source.Invalid)
+			return v1alpha1.ReasonTemplateFailed, fmt.Sprintf("A validation of Populator %q cannot be evaluated over %s, correct one of the two: %s", v.populatorName(), what, v.Source.Invalid)
 		}
-		return v1alpha1.ReasonInvalidSource, fmt.Sprintf("%s is invalid: %s", what, v.Source.Invalid)
+		return v1alpha1.ReasonInvalidSource, fmt.Sprintf("%s is invalid, correct it: %s", what, v.Source.Invalid)
 	case SourceNotFound:
-		return v1alpha1.ReasonSourceNotFound, what + " does not exist yet"
+		return v1alpha1.ReasonSourceNotFound, what + " does not exist yet; create it in namespace " + strconv.Quote(v.sourceNamespace())
 	case SourceKindNotReadable:
-		return v1alpha1.ReasonSourceKindNotReadable, fmt.Sprintf("%s cannot be read: %s", what, v.Source.Detail)
+		return v1alpha1.ReasonSourceKindNotReadable, fmt.Sprintf("%s cannot be read; install its kind and the ClusterRole of Populator %q: %s", what, v.populatorName(), v.Source.Detail)
 	case SourceUnknown:
 	}
-	return v1alpha1.ReasonSourceKindNotReadable, what + " was not looked for yet"
+	return v1alpha1.ReasonSourceKindNotReadable, what + " is being looked for"
+}
+
+// sourceNamespace is the namespace that the claim's source is looked for in.
+func (v *view) sourceNamespace() string {
+	if v.Source.Namespace != "" {
+		return v.Source.Namespace
+	}
+	return v.Namespace
 }
 
 func (v *view) populatorName() string {

@@ -97,13 +97,13 @@ func bound(v *view) (Decision, bool) {
 	}
 	r := report{
 		phase: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonBoundToForeignVolume, event: warning, keepSource: true,
-		message: fmt.Sprintf("The claim is bound to volume %q, which was not filled for it", name),
+		message: fmt.Sprintf("The claim is bound to volume %q, which was not filled for it; to have it filled, delete it and create it anew", name),
 		change: func(st *v1alpha1.PopulationStatus) {
 			st.Prime, st.Fill, st.VolumeName, st.VolumeUID, st.Progress = nil, nil, "", "", nil
 		},
 	}
 	if pv == nil && v.claim.Status.Phase == corev1.ClaimLost {
-		r.reason, r.message = v1alpha1.ReasonVolumeLost, fmt.Sprintf("The claim is bound to volume %q, which no longer exists", name)
+		r.reason, r.message = v1alpha1.ReasonVolumeLost, fmt.Sprintf("The claim is bound to volume %q, which no longer exists; delete it and create it anew", name)
 	}
 	d := v.say(WhyBoundElsewhere, 0, r)
 	switch {

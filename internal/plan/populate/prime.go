@@ -113,7 +113,7 @@ func (v *view) nameTaken() (Decision, bool) {
 	switch {
 	case taken:
 		return v.fail(WhyNameTaken, ending{reason: v1alpha1.ReasonNameTaken, message: fmt.Sprintf(
-			"A %s %q in namespace %q is not of Sluice's making", kind, v.name(), v.namespace)}), true
+			"%s %q in namespace %q is not of Sluice's making; the next attempt takes another name", kind, v.name(), v.namespace)}), true
 	case refused: // whoever looked at what stands there knows what is wrong with it
 		return v.fail(WhyNameTaken, ending{reason: v1alpha1.ReasonNameTaken, message: clean(v.Refused.Message)}), true
 	}
@@ -220,7 +220,7 @@ func (v *view) begin(pv *corev1.PersistentVolume) Decision {
 
 func (v *view) boundToForeign(volume string) ending {
 	return ending{reason: v1alpha1.ReasonPrimeBoundToForeign, message: fmt.Sprintf(
-		"Kubernetes bound prime %q to volume %q, which was not provisioned for it; the volume is given back", v.name(), volume)}
+		"Kubernetes bound prime %q to volume %q, which was not provisioned for it; the volume is given back, and the next attempt has another", v.name(), volume)}
 }
 
 // workerMissing is the case of a recorded worker that is not there. Only if this
@@ -268,7 +268,7 @@ func (v *view) primePending() Decision {
 	if v.PrimeProblem.Reason != "" {
 		return v.say(WhyPrimePending, 10*recheck, report{
 			phase: v1alpha1.PhaseProvisioning, reason: v1alpha1.ReasonProvisioningFailed, event: warning,
-			message: fmt.Sprintf("No volume for the claim yet: %s", clean(v.PrimeProblem.Message)),
+			message: fmt.Sprintf("Prime %q has no volume yet, which the driver goes on to try: %s", p.Name, clean(v.PrimeProblem.Message)),
 		})
 	}
 	if wait := v.left(lasting, p.CreationTimestamp.Time); wait > 0 {

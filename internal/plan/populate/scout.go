@@ -129,6 +129,6 @@ func (v *view) unschedulable(p *corev1.Pod, phase v1alpha1.Phase) (Decision, boo
 	}
 	return v.say(WhyWorkerPending, 10*recheck, report{
 		phase: phase, reason: v1alpha1.ReasonWorkerUnschedulable, event: warning,
-		message: fmt.Sprintf("No node for worker %q: %s", p.Name, clean(c.Message)),
+		message: fmt.Sprintf("No node takes worker %q; make room for it, or correct what keeps it out: %s", p.Name, clean(c.Message)),
 	}), true
 }

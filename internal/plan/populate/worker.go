@@ -281,7 +281,7 @@ func (v *view) workerPending() Decision {
 			return v.fail(WhyWorkerOutdated, v.outdatedEnding(v1alpha1.ReasonWorkerImageFailed))
 		}
 		r.reason = v1alpha1.ReasonWorkerImageFailed
-		r.message = fmt.Sprintf("Worker %q cannot start: %s: %s", w.Name, waiting.Reason, clean(waiting.Message))
+		r.message = fmt.Sprintf("Worker %q cannot start; correct its image, or Populator %q: %s: %s", w.Name, v.populatorName(), waiting.Reason, clean(waiting.Message))
 		return v.say(WhyWorkerPending, 10*recheck, r)
 	}
 	if wait := v.left(lasting, w.CreationTimestamp.Time); wait > 0 {
