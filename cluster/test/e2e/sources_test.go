@@ -197,7 +197,7 @@ func ended(t *testing.T, claim *corev1.PersistentVolumeClaim) *v1alpha1.Result {
 	t.Helper()
 	var result *v1alpha1.Result
 	// A worker gives a server that does not answer two minutes.
-	eventually(t, "an attempt ends", 2*patience, func(ctx context.Context) error {
+	eventually(t, "an attempt ends", 2*time.Minute+patience, func(ctx context.Context) error {
 		p, err := populationOf(ctx, claim.Namespace, claim.Name)
 		if err != nil {
 			return err
