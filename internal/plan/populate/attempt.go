@@ -85,9 +85,15 @@ func (v *view) fail(why string, e ending) Decision {
 			message = fmt.Sprintf("Attempt %d failed for good, change the source or its populator for another: %s", v.n, e.message)
 		}
 	}
+	told := warning
+	if e.reason == v1alpha1.ReasonVolumeLost && phase == v1alpha1.PhaseWaiting {
+		// Nobody has to act: it is repeated at once, and after a crash of the
+		// manager it may be that there never was a worker.
+		told = normal
+	}
 	recorded := v.recorded()
 	return v.say(why, 0, report{
-		phase: phase, reason: e.reason, message: message, event: warning, keepSource: true,
+		phase: phase, reason: e.reason, message: message, event: told, keepSource: true,
 		change: func(st *v1alpha1.PopulationStatus) {
 			if !recorded {
 				// No worker read the source as it was taken down, if it was at

@@ -14,7 +14,7 @@ import (
 
 func TestNextTrouble(t *testing.T) {
 	lost := func(why string) outline {
-		return outline{Step: "status Waiting VolumeLost", Event: "Warning VolumeLost", Why: why}
+		return outline{Step: "status Waiting VolumeLost", Event: "Normal VolumeLost", Why: why}
 	}
 	run(t, map[string]nextCase{
 		"ClaimDeleted": {
