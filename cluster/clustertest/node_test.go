@@ -15,6 +15,7 @@ import (
 // TestNodes shows three nodes with storage at work as users see them. The parts
 // share the cluster and are independent of each other otherwise.
 func TestNodes(t *testing.T) {
+	t.Parallel()
 	c := startForTest(t, Config{Nodes: Nodes(3), CSI: true})
 	client := kubernetes.NewForConfigOrDie(c.RESTConfig())
 	parts := map[string]func(*testing.T, *Cluster, kubernetes.Interface){
@@ -27,7 +28,10 @@ func TestNodes(t *testing.T) {
 		"attributes class":   checkAttributes,
 	}
 	for name, check := range parts {
-		t.Run(name, func(t *testing.T) { check(t, c, client) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(t, c, client)
+		})
 	}
 }
 

@@ -35,6 +35,7 @@ func Needs() []Need {
 		{Program: "iptables", Package: "iptables"},                               // kube-proxy, Pod networks
 		{Program: "mkfs.ext4", Package: "e2fsprogs"},                             // volumes
 		{Program: "resize2fs", Package: "e2fsprogs"},                             // growing them
+		{Program: "mkfs.xfs", Package: "xfsprogs"},                               // volumes of classes that ask for XFS
 		{Program: "mount", Package: "mount"},                                     // the kubelet mounts through it
 		{Program: "losetup", Package: "mount"},                                   // raw block volumes in the kubelet
 		{Program: "blkid", Package: "util-linux"},                                // the kubelet looks at disks with it
