@@ -29,10 +29,14 @@ type kubelet struct {
 	// started holds the times that Pods began to run, by UID: the API keeps
 	// whole seconds only, and a Pod is to run for as long as it was asked to.
 	started sync.Map
+
+	mu sync.Mutex
+	// failures counts the Pods that failed, by the UID of their controller.
+	failures map[types.UID]int
 }
 
 func newKubelet(client kubernetes.Interface, pods coreinformers.PodInformer, nodes []string) *kubelet {
-	k := &kubelet{client: client, pods: pods.Lister(), nodes: nodes}
+	k := &kubelet{client: client, pods: pods.Lister(), nodes: nodes, failures: map[types.UID]int{}}
 	k.worker = newWorker("kubelet", k.sync)
 	_, _ = pods.Informer().AddEventHandler(k.handler()) // fails only on a stopped informer
 	return k
@@ -66,8 +70,7 @@ func (k *kubelet) sync(ctx context.Context, key string) (time.Duration, error) {
 		k.started.LoadOrStore(pod.UID, now.Time)
 		return 0, k.report(ctx, pod, running(pod, now))
 	}
-	runs, ends := duration(pod.Annotations, AnnotationRuns)
-	if !ends || len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].State.Running == nil {
+	if len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].State.Running == nil {
 		return 0, nil
 	}
 	reported := pod.Status.ContainerStatuses[0].State.Running.StartedAt
@@ -75,11 +78,48 @@ func (k *kubelet) sync(ctx context.Context, key string) (time.Duration, error) {
 	if exact, ok := k.started.Load(pod.UID); ok {
 		began, _ = exact.(time.Time) // nothing else is stored
 	}
+	runs, ends := duration(pod.Annotations, AnnotationRuns)
+	late := false
+	if d := pod.Spec.ActiveDeadlineSeconds; d != nil {
+		limit := time.Duration(*d) * time.Second
+		late = !ends || limit < runs
+		if late {
+			runs, ends = limit, true
+		}
+	}
+	if !ends {
+		return 0, nil
+	}
 	if left := runs - time.Since(began); left > 0 {
 		return left, nil
 	}
 	k.started.Delete(pod.UID)
-	return 0, k.report(ctx, pod, over(pod, reported, metav1.Now()))
+	if late {
+		status := over(pod, reported, metav1.Now(), killed)
+		status.Reason, status.Message = "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
+		return 0, k.report(ctx, pod, status)
+	}
+	return 0, k.report(ctx, pod, over(pod, reported, metav1.Now(), k.exitCode(pod)))
+}
+
+// killed is the exit code of a process that ended by SIGKILL.
+const killed = 137
+
+// exitCode is what the containers of a Pod end with.
+func (k *kubelet) exitCode(pod *corev1.Pod) int32 {
+	code, _ := strconv.ParseInt(pod.Annotations[AnnotationExitCode], 10, 32) // absent: 0
+	limit, err := strconv.Atoi(pod.Annotations[AnnotationFailures])
+	controller := metav1.GetControllerOf(pod)
+	if err != nil || controller == nil || code == 0 {
+		return int32(code)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.failures[controller.UID] >= limit {
+		return 0
+	}
+	k.failures[controller.UID]++
+	return int32(code)
 }
 
 // remove does what a kubelet does last: the Pod has stopped, its object may go.
@@ -128,9 +168,8 @@ func running(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
 }
 
 // over is the status of a Pod all of whose containers have ended.
-func over(pod *corev1.Pod, started, now metav1.Time) corev1.PodStatus {
+func over(pod *corev1.Pod, started, now metav1.Time, code int32) corev1.PodStatus {
 	s := *pod.Status.DeepCopy()
-	code, _ := strconv.ParseInt(pod.Annotations[AnnotationExitCode], 10, 32) // absent: 0
 	s.Phase = corev1.PodSucceeded
 	reason := "Completed"
 	if code != 0 {
@@ -142,7 +181,7 @@ func over(pod *corev1.Pod, started, now metav1.Time) corev1.PodStatus {
 		c := &s.ContainerStatuses[i]
 		c.Ready, c.Started = false, ptr.To(false)
 		c.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: int32(code), Reason: reason, Message: pod.Annotations[AnnotationMessage],
+			ExitCode: code, Reason: reason, Message: pod.Annotations[AnnotationMessage],
 			StartedAt: started, FinishedAt: now, ContainerID: c.ContainerID,
 		}}
 	}

@@ -46,10 +46,14 @@ const (
 // template may give them to its workers.
 const (
 	// AnnotationRuns is how long the containers run before they end, as a Go
-	// duration. A Pod without it runs until it is deleted.
+	// duration. A Pod without it runs until it is deleted, or its
+	// activeDeadlineSeconds are over.
 	AnnotationRuns = "simulation.example/runs"
 	// AnnotationExitCode is the exit code they end with; default 0.
 	AnnotationExitCode = "simulation.example/exit-code"
+	// AnnotationFailures is how many Pods of one controller end with that exit
+	// code; those after them end with 0. Without it all of them do.
+	AnnotationFailures = "simulation.example/failures"
 	// AnnotationMessage is their termination message.
 	AnnotationMessage = "simulation.example/message"
 )

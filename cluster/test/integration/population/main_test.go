@@ -2,6 +2,7 @@ package population
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,13 +27,18 @@ import (
 var (
 	// kube is a client of the administrator.
 	kube client.Client
-	// cluster is what all tests run on, one after another.
+	// cluster is what all tests run on.
 	cluster *clustertest.Cluster
 	// program is the manager, built from this repository.
 	program string
 )
 
 func TestMain(m *testing.M) {
+	// Tests wait for the cluster more than they work. The command line has the
+	// last word.
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err) // every test binary has the flag
+	}
 	dir, err := os.MkdirTemp("", "sluice-population-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -98,26 +104,34 @@ func prepare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.UnmarshalStrict(text, crd); err != nil {
+		tutorialDefinition = &apiextensionsv1.CustomResourceDefinition{} // the last one is
+		if err := yaml.UnmarshalStrict(text, tutorialDefinition); err != nil {
 			return fmt.Errorf("read %s: %w", file, err)
 		}
-		if err := kube.Create(ctx, crd); err != nil {
-			return fmt.Errorf("create definition %q: %w", crd.Name, err)
+		if err := define(ctx, tutorialDefinition.DeepCopy()); err != nil {
+			return err
 		}
-		if err := until(ctx, func() (bool, error) {
-			if err := kube.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
-				return false, err
-			}
-			for _, c := range crd.Status.Conditions {
-				if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
-					return true, nil
-				}
-			}
-			return false, nil
-		}); err != nil {
-			return fmt.Errorf("wait for definition %q: %w", crd.Name, err)
+	}
+	return nil
+}
+
+// define makes a definition and waits until its kind is served.
+func define(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
+	if err := kube.Create(ctx, crd); err != nil {
+		return fmt.Errorf("create definition %q: %w", crd.Name, err)
+	}
+	if err := until(ctx, func() (bool, error) {
+		if err := kube.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
+			return false, err
 		}
+		for _, c := range crd.Status.Conditions {
+			if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
+				return true, nil
+			}
+		}
+		return false, nil
+	}); err != nil {
+		return fmt.Errorf("wait for definition %q: %w", crd.Name, err)
 	}
 	return nil
 }

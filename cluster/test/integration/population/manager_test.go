@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -41,52 +42,114 @@ func (l *logBuffer) String() string {
 	return l.buf.String()
 }
 
+// end is the end of what was said.
+func (l *logBuffer) end(limit int) string {
+	all := l.String()
+	return all[max(0, len(all)-limit):]
+}
+
 // startManager runs the manager until the test ends and waits until it is
 // ready. What it said is shown if the test fails.
 func startManager(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{log: &logBuffer{}, ended: make(chan struct{}), health: freeAddress(t)}
+	return startManagerBy(t, cluster.Kubeconfig, args...)
+}
+
+// startManagerBy is startManager with another way to the API server.
+func startManagerBy(t *testing.T, kubeconfig string, args ...string) *process {
+	t.Helper()
+	p, err := launch(kubeconfig, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.stop(t)
+		if t.Failed() {
+			t.Logf("the manager said at last:\n%s", p.log.end(32<<10))
+		}
+	})
+	eventually(t, 20*time.Second, "manager is ready", p.ready)
+	return p
+}
+
+// sharedProcess is the manager of all tests that run beside each other. It starts with
+// the first of them, when those that need managers of their own are over, and
+// ends with the cluster.
+var sharedProcess = sync.OnceValues(func() (*process, error) { return launch(cluster.Kubeconfig) })
+
+// sharedManager waits until the shared manager is ready. What it said about the
+// test is shown if that fails.
+func sharedManager(t *testing.T) {
+	t.Helper()
+	p, err := sharedProcess()
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "manager is ready", p.ready)
+}
+
+// managerOn is what the shared manager said about a namespace.
+func managerOn(namespace string) string {
+	p, err := sharedProcess()
+	if err != nil {
+		return err.Error()
+	}
+	var out strings.Builder
+	for line := range strings.Lines(p.log.String()) {
+		if strings.Contains(line, namespace) {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
+
+// launch starts a manager, which ends with the test's process at the latest.
+func launch(kubeconfig string, args ...string) (*process, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &process{log: &logBuffer{}, ended: make(chan struct{}), health: l.Addr().String()}
+	if err := l.Close(); err != nil {
+		return nil, err
+	}
 	args = append([]string{
-		"--kubeconfig=" + cluster.Kubeconfig, "--namespace=kube-node-lease", "--metrics-address=0",
-		"--health-address=" + p.health, "--webhook-port=0", "--log-format=text", "-v=1", "--webhook-port=0",
+		"--kubeconfig=" + kubeconfig, "--namespace=kube-node-lease", "--metrics-address=0",
+		"--health-address=" + p.health, "--webhook-port=0", "--log-format=text", "-v=1",
 	}, args...)
 	p.cmd = exec.Command(program, args...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	go func() {
 		p.err = p.cmd.Wait()
 		close(p.ended)
 	}()
-	t.Cleanup(func() {
-		p.stop(t)
-		if t.Failed() {
-			t.Logf("the manager said:\n%s", p.log)
-		}
-	})
-	eventually(t, 20*time.Second, "manager is ready", func(ctx context.Context) error {
-		select {
-		case <-p.ended:
-			t.Fatalf("the manager ended: %v\n%s", p.err, p.log)
-		default:
-		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.health+"/readyz", nil)
-		if err != nil {
-			return err
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("readyz: %s", resp.Status)
-		}
-		return nil
-	})
-	return p
+	return p, nil
+}
+
+// ready says why the manager is not ready.
+func (p *process) ready(ctx context.Context) error {
+	select {
+	case <-p.ended:
+		return fmt.Errorf("the manager ended: %w\n%s", p.err, p.log)
+	default:
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.health+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("readyz: %s", resp.Status)
+	}
+	return nil
 }
 
 // stop ends the manager as Kubernetes would, and waits.
@@ -118,17 +181,6 @@ func (p *process) signal(t *testing.T, s os.Signal) {
 		_ = p.cmd.Process.Kill() // it is being waited for
 		<-p.ended
 	}
-}
-
-// freeAddress is a local address that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // until polls a condition until it holds, fails or ctx ends.

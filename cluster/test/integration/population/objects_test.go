@@ -3,16 +3,15 @@ package population
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,71 +19,10 @@ import (
 	"github.com/sluice-dev/sluice/cluster/simulate"
 )
 
-var helloKind = schema.GroupVersionKind{Group: "hello.k8s.io", Version: "v1alpha1", Kind: "Hello"}
-
-// namespace makes a namespace for one test. The claims in it are gone before
-// the test ends.
-func namespace(t *testing.T) string {
-	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-	if err := kube.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-		defer cancel()
-		if err := kube.Delete(ctx, ns); client.IgnoreNotFound(err) != nil {
-			t.Errorf("delete namespace %q: %v", ns.Name, err)
-		}
-		// The namespace itself takes seconds longer, and no other test needs it gone.
-		if err := until(ctx, func() (bool, error) {
-			var claims corev1.PersistentVolumeClaimList
-			err := kube.List(ctx, &claims, client.InNamespace(ns.Name))
-			return err == nil && len(claims.Items) == 0, err
-		}); err != nil {
-			t.Errorf("claims of namespace %q are not gone: %v", ns.Name, err)
-		}
-	})
-	return ns.Name
-}
-
-// populator makes the Populator of Hello sources and waits until it is
-// accepted.
-func populator(t *testing.T, annotations map[string]string, change ...func(*v1alpha1.Populator)) *v1alpha1.Populator {
-	t.Helper()
-	p := &v1alpha1.Populator{
-		ObjectMeta: metav1.ObjectMeta{Name: "hello"},
-		Spec: v1alpha1.PopulatorSpec{
-			SourceKind: v1alpha1.SourceKind{Group: helloKind.Group, Kind: helloKind.Kind},
-			Validations: []v1alpha1.Validation{{
-				Rule: `source.spec.fileName.matches("^[A-Za-z0-9][A-Za-z0-9._-]*$")`, Message: "fileName must be a plain file name",
-			}},
-			Worker: &v1alpha1.WorkerTemplate{
-				Annotations: annotations,
-				Image:       "busybox",
-				Command:     []string{"sh", "-c", `printf "%s\n" "$CONTENTS" > "$SLUICE_TARGET/$NAME"`},
-				Env: []corev1.EnvVar{
-					{Name: "NAME", Value: "${source.spec.fileName}"},
-					{Name: "CONTENTS", Value: "${source.spec.fileContents}"},
-				},
-			},
-		},
-	}
-	for _, c := range change {
-		c(p)
-	}
-	if err := kube.Create(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { gone(t, p) })
-	accept(t, p)
-	return p
-}
-
 // accept waits until a Populator is served.
 func accept(t *testing.T, p *v1alpha1.Populator) {
 	t.Helper()
-	eventually(t, 10*time.Second, "populator is accepted", func(ctx context.Context) error {
+	eventually(t, 30*time.Second, "populator is accepted", func(ctx context.Context) error {
 		if err := kube.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
 			return err
 		}
@@ -96,38 +34,6 @@ func accept(t *testing.T, p *v1alpha1.Populator) {
 	})
 }
 
-// sourceName is the name of the source of every claim.
-const sourceName = "source"
-
-// hello makes the source.
-func hello(t *testing.T, ns string) {
-	t.Helper()
-	u := &unstructured.Unstructured{Object: map[string]any{
-		"spec": map[string]any{"fileName": "example.txt", "fileContents": "Hello, world!"},
-	}}
-	u.SetGroupVersionKind(helloKind)
-	u.SetNamespace(ns)
-	u.SetName(sourceName)
-	if err := kube.Create(t.Context(), u); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// newClaim is a claim of the Hello source, not created yet.
-func newClaim(ns, name, class string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To(class),
-			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources: corev1.VolumeResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Mi")},
-			},
-			DataSourceRef: &corev1.TypedObjectReference{APIGroup: ptr.To(helloKind.Group), Kind: helloKind.Kind, Name: sourceName},
-		},
-	}
-}
-
 func create(t *testing.T, o client.Object) {
 	t.Helper()
 	if err := kube.Create(t.Context(), o); err != nil {
@@ -135,10 +41,13 @@ func create(t *testing.T, o client.Object) {
 	}
 }
 
+// labelConsumer tells the Pods of a test from the workers of the manager.
+const labelConsumer = "test.example/consumer"
+
 // consumer is a Pod that uses a claim.
 func consumer(ns, claim string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "consumer-of-" + claim},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "consumer-of-" + claim, Labels: map[string]string{labelConsumer: ""}},
 		Spec: corev1.PodSpec{
 			TerminationGracePeriodSeconds: ptr.To[int64](0),
 			Containers: []corev1.Container{{
@@ -190,25 +99,28 @@ func bound(t *testing.T, claim *corev1.PersistentVolumeClaim, within time.Durati
 // clean waits until no temporary of a namespace is left.
 func clean(t *testing.T, ns string, within time.Duration) {
 	t.Helper()
-	eventually(t, within, "temporaries are gone", func(ctx context.Context) error {
-		labelled := client.HasLabels{v1alpha1.LabelRole}
-		var claims corev1.PersistentVolumeClaimList
-		if err := kube.List(ctx, &claims, client.InNamespace(ns), labelled); err != nil {
-			return err
-		}
-		var pods corev1.PodList
-		if err := kube.List(ctx, &pods, client.InNamespace(ns), labelled); err != nil {
-			return err
-		}
-		var files corev1.ConfigMapList
-		if err := kube.List(ctx, &files, client.InNamespace(ns), labelled); err != nil {
-			return err
-		}
-		if n := len(claims.Items) + len(pods.Items) + len(files.Items); n > 0 {
-			return fmt.Errorf("%d primes, %d workers, %d files", len(claims.Items), len(pods.Items), len(files.Items))
-		}
-		return nil
-	})
+	eventually(t, within, "temporaries are gone", func(ctx context.Context) error { return leftIn(ctx, ns) })
+}
+
+// leftIn says which temporaries are left in a namespace.
+func leftIn(ctx context.Context, ns string) error {
+	labelled := client.HasLabels{v1alpha1.LabelRole}
+	var claims corev1.PersistentVolumeClaimList
+	if err := kube.List(ctx, &claims, client.InNamespace(ns), labelled); err != nil {
+		return err
+	}
+	var pods corev1.PodList
+	if err := kube.List(ctx, &pods, client.InNamespace(ns), labelled); err != nil {
+		return err
+	}
+	var files corev1.ConfigMapList
+	if err := kube.List(ctx, &files, client.InNamespace(ns), labelled); err != nil {
+		return err
+	}
+	if n := len(claims.Items) + len(pods.Items) + len(files.Items); n > 0 {
+		return fmt.Errorf("%d primes, %d workers, %d files", len(claims.Items), len(pods.Items), len(files.Items))
+	}
+	return nil
 }
 
 // succeeded waits until the Population of a claim says so.
@@ -272,6 +184,16 @@ func events(t *testing.T, claim *corev1.PersistentVolumeClaim) []string {
 	}
 	return out
 }
+
+// warningsOn are the Warning events on a claim that Sluice told.
+func warningsOn(t *testing.T, claim *corev1.PersistentVolumeClaim) []string {
+	t.Helper()
+	return slices.DeleteFunc(events(t, claim), func(e string) bool { return !strings.HasPrefix(e, corev1.EventTypeWarning) })
+}
+
+// soon is when a user is told where a claim is, on a machine that has much to
+// do. On an idle one it is less than a third of it.
+const soon = 15 * time.Second
 
 // runs is the annotation that ends a worker after a time.
 func runs(d time.Duration) map[string]string {

@@ -15,18 +15,17 @@ import (
 )
 
 func TestClaimOfImmediateClassIsFilled(t *testing.T) {
-	startManager(t)
-	ns := namespace(t)
-	populator(t, runs(200*time.Millisecond))
-	hello(t, ns)
-	claim := newClaim(ns, "claim", simulate.ClassImmediate)
+	s := shared(t)
+	s.populator(t, runs(200*time.Millisecond))
+	s.source(t)
+	claim := s.claim("claim", simulate.ClassImmediate)
 	create(t, claim)
 
 	volume := bound(t, claim, 15*time.Second)
 	if got := volume.Spec.PersistentVolumeReclaimPolicy; got != corev1.PersistentVolumeReclaimDelete {
 		t.Errorf("reclaim policy of the volume is %s, want the class's", got)
 	}
-	clean(t, ns, 5*time.Second)
+	clean(t, s.namespace, 5*time.Second)
 	p := succeeded(t, claim, 5*time.Second)
 	if p.Status.VolumeName != volume.Name || p.Spec.Attempt != 1 {
 		t.Errorf("population names volume %q and attempt %d, want %q and 1", p.Status.VolumeName, p.Spec.Attempt, volume.Name)
@@ -46,44 +45,41 @@ func TestClaimOfImmediateClassIsFilled(t *testing.T) {
 }
 
 func TestClaimOfWaitingClassIsFilledOnTheConsumersNode(t *testing.T) {
-	startManager(t)
-	ns := namespace(t)
-	populator(t, runs(200*time.Millisecond))
-	hello(t, ns)
-	claim := newClaim(ns, "claim", simulate.ClassWait)
+	s := shared(t)
+	s.populator(t, runs(200*time.Millisecond))
+	s.source(t)
+	claim := s.claim("claim", simulate.ClassWait)
 	create(t, claim)
 	waits(t, claim, v1alpha1.ReasonWaitingForConsumer, 5*time.Second)
 
-	pod := consumer(ns, claim.Name)
+	pod := consumer(s.namespace, claim.Name)
 	create(t, pod)
 	volume := bound(t, claim, 20*time.Second)
-	clean(t, ns, 5*time.Second)
+	clean(t, s.namespace, 5*time.Second)
 	succeeded(t, claim, 5*time.Second)
 	node := volume.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0]
 	eventually(t, 20*time.Second, "consumer runs", runsOn(pod, node))
 }
 
 func TestLateSourceIsNoticed(t *testing.T) {
-	startManager(t)
-	ns := namespace(t)
-	populator(t, runs(0))
-	claim := newClaim(ns, "claim", simulate.ClassImmediate)
+	s := shared(t)
+	s.populator(t, runs(0))
+	claim := s.claim("claim", simulate.ClassImmediate)
 	create(t, claim)
 	waits(t, claim, v1alpha1.ReasonSourceNotFound, 5*time.Second)
-	hello(t, ns)
+	s.source(t)
 	bound(t, claim, 15*time.Second)
-	clean(t, ns, 5*time.Second)
+	clean(t, s.namespace, 5*time.Second)
 }
 
 func TestDeletedClaimLeavesNothing(t *testing.T) {
-	startManager(t)
-	ns := namespace(t)
-	populator(t, runs(time.Hour))
-	hello(t, ns)
-	claim := newClaim(ns, "claim", simulate.ClassImmediate)
+	s := shared(t)
+	s.populator(t, runs(time.Hour))
+	s.source(t)
+	claim := s.claim("claim", simulate.ClassImmediate)
 	create(t, claim)
 	waits(t, claim, v1alpha1.ReasonPopulationStarted, 15*time.Second)
 	gone(t, claim)
-	clean(t, ns, 15*time.Second)
-	eventually(t, 15*time.Second, "volumes are gone", noVolumes(ns))
+	clean(t, s.namespace, 15*time.Second)
+	eventually(t, 15*time.Second, "volumes are gone", noVolumes(s.namespace))
 }

@@ -65,12 +65,11 @@ func mountsClaim(pod *corev1.Pod) bool {
 }
 
 func TestClaimIsFilledBeforeItHasAConsumer(t *testing.T) {
-	startManager(t)
-	ns := namespace(t)
-	populator(t, runs(time.Second))
-	hello(t, ns)
-	workers := watchWorkers(t, ns)
-	claim := newClaim(ns, "claim", simulate.ClassWait)
+	s := shared(t)
+	s.populator(t, runs(time.Second))
+	s.source(t)
+	workers := watchWorkers(t, s.namespace)
+	claim := s.claim("claim", simulate.ClassWait)
 	claim.Annotations = map[string]string{v1alpha1.AnnotationPopulate: v1alpha1.PopulateImmediately}
 	create(t, claim)
 	volume := bound(t, claim, 20*time.Second)
@@ -83,14 +82,14 @@ func TestClaimIsFilledBeforeItHasAConsumer(t *testing.T) {
 	if seen := workers(); len(seen) != 1 {
 		t.Errorf("Pods %q mounted the claim, want one", seen)
 	}
-	clean(t, ns, 5*time.Second)
+	clean(t, s.namespace, 5*time.Second)
 	for _, e := range events(t, claim) {
 		if e != "Normal "+v1alpha1.ReasonPopulated && e != "Normal "+v1alpha1.ReasonPopulationStarted {
 			t.Errorf("event %q was told", e)
 		}
 	}
 
-	pod := consumer(ns, "claim")
+	pod := consumer(s.namespace, "claim")
 	create(t, pod)
 	node := volume.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0]
 	eventually(t, 20*time.Second, "consumer runs", runsOn(pod, node))
@@ -99,19 +98,18 @@ func TestClaimIsFilledBeforeItHasAConsumer(t *testing.T) {
 // TestScoutDeleted deletes a scout that waits for a node: another one takes its
 // place, and when a node appears the claim is filled.
 func TestScoutDeleted(t *testing.T) {
-	startManager(t)
-	ns := namespace(t)
-	populator(t, runs(0), func(p *v1alpha1.Populator) {
-		p.Spec.Worker.NodeSelector = map[string]string{"test.sluice.dev/later": ns}
+	s := shared(t)
+	s.populator(t, runs(0), func(p *v1alpha1.Populator) {
+		p.Spec.Worker.NodeSelector = map[string]string{"test.sluice.dev/later": s.namespace}
 	})
-	hello(t, ns)
-	claim := newClaim(ns, "claim", simulate.ClassWait)
+	s.source(t)
+	claim := s.claim("claim", simulate.ClassWait)
 	claim.Annotations = map[string]string{v1alpha1.AnnotationPopulate: v1alpha1.PopulateImmediately}
 	create(t, claim)
 	var first corev1.Pod
 	scout := func(ctx context.Context) error {
 		var pods corev1.PodList
-		if err := kube.List(ctx, &pods, client.InNamespace(ns), client.MatchingLabels{v1alpha1.LabelRole: v1alpha1.RoleScout}); err != nil {
+		if err := kube.List(ctx, &pods, client.InNamespace(s.namespace), client.MatchingLabels{v1alpha1.LabelRole: v1alpha1.RoleScout}); err != nil {
 			return err
 		}
 		if len(pods.Items) != 1 || pods.Items[0].UID == first.UID || pods.Items[0].Spec.NodeName != "" {
@@ -132,10 +130,10 @@ func TestScoutDeleted(t *testing.T) {
 	}
 	node := &nodes.Items[0]
 	change := client.MergeFrom(node.DeepCopy())
-	node.Labels["test.sluice.dev/later"] = ns
+	node.Labels["test.sluice.dev/later"] = s.namespace
 	if err := kube.Patch(t.Context(), node, change); err != nil {
 		t.Fatal(err)
 	}
 	bound(t, claim, 20*time.Second)
-	clean(t, ns, 5*time.Second)
+	clean(t, s.namespace, 5*time.Second)
 }
