@@ -34,38 +34,6 @@ func authority(ctx context.Context) (string, error) {
 	return bundle, nil
 }
 
-// TestUpgrade upgrades the chart while a population runs: it completes, and the
-// certificates stay.
-func TestUpgrade(t *testing.T) {
-	ns := space(t)
-	before, err := authority(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	slow(t, ns, 5)
-	changed := sluice
-	changed.Values = map[string]any{"image": sluice.Values["image"], "podAnnotations": map[string]any{"e2e.sluice.dev/upgraded": "true"}}
-	if _, err := changed.Upgrade(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if after, err := authority(t.Context()); err != nil || after != before {
-		t.Errorf("the upgrade changed the webhooks' certificate authority (%v)", err)
-	}
-	pods, err := managerPods(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range pods {
-		if p.DeletionTimestamp == nil && p.Annotations["e2e.sluice.dev/upgraded"] != "true" {
-			t.Errorf("Pod %q is of the release before the upgrade", p.Name)
-		}
-	}
-	if p := completed(t, ns, "claim"); p.Spec.Attempt != 1 {
-		t.Errorf("attempt %d succeeded, want 1", p.Spec.Attempt)
-	}
-	settled(t, ns, "claim")
-}
-
 // TestUninstall uninstalls the chart: nothing of it stays but the kinds and
 // their objects, claims stay filled and can be deleted, and a new installation
 // takes over.

@@ -36,7 +36,7 @@ var (
 func TestMain(m *testing.M) {
 	// Tests wait for the cluster more than they work: more of them than there
 	// are processors can do so side by side. The command line has the last word.
-	if err := flag.Set("test.parallel", "6"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err) // every test binary has the flag
 	}
 	os.Exit(run(m))
