@@ -120,8 +120,8 @@ func (v *view) newScout() *corev1.Pod {
 
 // unschedulable tells that a scheduler has found no node for a while.
 func (v *view) unschedulable(p *corev1.Pod, phase v1alpha1.Phase) (Decision, bool) {
-	c := podCondition(p, corev1.PodScheduled)
-	if c == nil || c.Status != corev1.ConditionFalse || c.Reason != corev1.PodReasonUnschedulable {
+	c := noNode(p)
+	if c == nil {
 		return Decision{}, false
 	}
 	if wait := v.left(unschedulablePatience, c.LastTransitionTime.Time); wait > 0 {
@@ -131,4 +131,13 @@ func (v *view) unschedulable(p *corev1.Pod, phase v1alpha1.Phase) (Decision, boo
 		phase: phase, reason: v1alpha1.ReasonWorkerUnschedulable, event: warning,
 		message: fmt.Sprintf("No node takes worker %q; make room for it, or correct what keeps it out: %s", p.Name, clean(c.Message)),
 	}), true
+}
+
+// noNode is what the scheduler says of a Pod that it has found no node for.
+func noNode(p *corev1.Pod) *corev1.PodCondition {
+	c := podCondition(p, corev1.PodScheduled)
+	if c == nil || c.Status != corev1.ConditionFalse || c.Reason != corev1.PodReasonUnschedulable {
+		return nil
+	}
+	return c
 }

@@ -272,6 +272,15 @@ func TestNextTrouble(t *testing.T) {
 			})),
 			want: outline{Step: "status Populating WorkerUnschedulable", Event: "Warning WorkerUnschedulable", Again: 5 * time.Minute, Why: populate.WhyWorkerPending},
 		},
+		"WorkerUnschedulableMended": {
+			reason: "A worker that no node takes yields to a changed populator, without waiting",
+			o: observed(live, population(1, recorded(1)), prime(primeBound), volume(), worker(func(w *corev1.Pod) {
+				w.Status.Conditions = []corev1.PodCondition{{
+					Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/3 nodes", LastTransitionTime: at(time.Second),
+				}}
+			}), func(o *populate.Observed) { o.Populator.Generation = 3 }),
+			want: outline{Step: "status Waiting WorkerUnschedulable", Event: "Warning WorkerUnschedulable", Why: populate.WhyWorkerOutdated},
+		},
 		"WorkerImageMissing": {
 			reason: "An image that cannot be pulled is told at once",
 			o:      observed(population(1, recorded(1)), prime(primeBound), volume(), worker(imageMissing)),

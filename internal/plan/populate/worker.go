@@ -273,6 +273,9 @@ func (v *view) workerPending() Decision {
 		r.reason, r.message = v1alpha1.ReasonSourceMissing, message
 		return v.say(WhyWorkerPending, 10*recheck, r)
 	}
+	if noNode(w) != nil && v.outdated() {
+		return v.fail(WhyWorkerOutdated, v.outdatedEnding(v1alpha1.ReasonWorkerUnschedulable))
+	}
 	if d, ok := v.unschedulable(w, r.phase); ok {
 		return d
 	}
