@@ -203,3 +203,19 @@ func (s *scene) claim(name, class string) *corev1.PersistentVolumeClaim {
 		},
 	}
 }
+
+// populator, hello and newClaim are for tests that are alone, and all of whose
+// claims are of the tutorial's kind.
+func populator(t *testing.T, annotations map[string]string, change ...func(*v1alpha1.Populator)) *v1alpha1.Populator {
+	t.Helper()
+	return (&scene{namespace: "hello", kind: tutorialKind}).populator(t, annotations, change...)
+}
+
+func hello(t *testing.T, ns string) *unstructured.Unstructured {
+	t.Helper()
+	return (&scene{kind: tutorialKind}).sourceIn(t, ns)
+}
+
+func newClaim(ns, name, class string) *corev1.PersistentVolumeClaim {
+	return (&scene{namespace: ns, kind: tutorialKind}).claim(name, class)
+}
