@@ -52,11 +52,29 @@ func (v *view) fsGroupPolicy() storagev1.FSGroupPolicy {
 	return *v.Driver.Spec.FSGroupPolicy
 }
 
+// mayBeRoot says that the worker is to be root where nobody else could write.
+func (v *view) mayBeRoot() bool {
+	t := v.template()
+	return t != nil && t.RootIfNeeded
+}
+
 // choosesUser says that the template itself says who the worker is; its author
-// knows what that user may write to.
+// knows what that user may write to. So it does where there is no template: a
+// plugin has yet to compute it, or fills without a worker.
 func (v *view) choosesUser() bool {
-	s := v.Populator.Spec.Worker.SecurityContext
-	return s != nil && s.RunAsUser != nil
+	t := v.template()
+	return t == nil || t.SecurityContext != nil && t.SecurityContext.RunAsUser != nil
+}
+
+// template is what the worker of attempt n is made from, as far as it is known.
+func (v *view) template() *v1alpha1.WorkerTemplate {
+	if v.Populator.Spec.Worker != nil || v.prime == nil {
+		return v.Populator.Spec.Worker
+	}
+	if a := v.answer(CallCompute, ComputeID(v.ClaimUID, v.n, v.prime.Spec.VolumeName)); a != nil {
+		return a.Worker
+	}
+	return nil
 }
 
 // checkOwner is the check that the worker will be able to write, as far as that
@@ -65,7 +83,7 @@ func checkOwner(v *view) *obstacle { return v.notWritable(nil) }
 
 // notWritable is the obstacle of a volume that the worker could not write to.
 func (v *view) notWritable(pv *corev1.PersistentVolume) *obstacle {
-	if v.Populator.Spec.Worker.RootIfNeeded || v.choosesUser() || !v.rootOwned(pv) {
+	if v.mayBeRoot() || v.choosesUser() || !v.rootOwned(pv) {
 		return nil
 	}
 	return &obstacle{reason: v1alpha1.ReasonVolumeNotWritable, act: true, message: fmt.Sprintf(
@@ -76,7 +94,7 @@ func (v *view) notWritable(pv *corev1.PersistentVolume) *obstacle {
 // asOwner makes a rendered worker root where nobody else may write to the volume
 // and its populator allows it; without any capability.
 func (v *view) asOwner(w *corev1.Pod, pv *corev1.PersistentVolume) {
-	if !v.Populator.Spec.Worker.RootIfNeeded || v.choosesUser() || !v.rootOwned(pv) {
+	if !v.mayBeRoot() || v.choosesUser() || !v.rootOwned(pv) {
 		return
 	}
 	for i := range w.Spec.Containers {
