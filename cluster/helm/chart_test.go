@@ -173,7 +173,7 @@ func TestValues(t *testing.T) {
 			t.Errorf("rule without a message: %s", v.Expression)
 		}
 	}
-	for _, want := range []string{`["kube-system","sluice-system","legacy"]`, `["data/restorer"]`} {
+	for _, want := range []string{`["kube-system","legacy"]`, `["data/restorer"]`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("policy of Pods does not speak of %s", want)
 		}

@@ -40,7 +40,18 @@ system:serviceaccount:{{ .Release.Namespace }}:sluice-manager
 {{- concat (list "kube-system") .Values.excludedNamespaces | uniq | toYaml -}}
 {{- end }}
 
-{{/* The same and Sluice's own, as a CEL list. */}}
+{{/* The same, as a CEL list. */}}
 {{- define "sluice.excludedNamespacesCEL" -}}
-{{- concat (list "kube-system" .Release.Namespace) .Values.excludedNamespaces | uniq | toJson -}}
+{{- concat (list "kube-system") .Values.excludedNamespaces | uniq | toJson -}}
+{{- end }}
+
+{{/*
+Whether a temporary that is created is one of a claim of another namespace, as a
+CEL expression: nothing can own it across namespaces, so an annotation says whose
+it is.
+*/}}
+{{- define "sluice.elsewhereCEL" -}}
+size(object.metadata.?ownerReferences.orValue([])) == 0
+      && object.metadata.?annotations.orValue({})[?'sluice.dev/claim'].orValue('').matches('^[a-z0-9-]+/[a-z0-9.-]+$')
+      && !object.metadata.annotations['sluice.dev/claim'].startsWith(request.namespace + '/')
 {{- end }}
