@@ -94,6 +94,7 @@ func command() *cobra.Command {
 	f.StringVar(&o.HealthAddress, "health-address", o.HealthAddress, `where to serve /healthz and /readyz; "0" serves none`)
 	f.BoolVar(&o.ProgressFromLogs, "progress-from-logs", false, "read the progress of workers from their logs; needs the right to get pods/log")
 	f.StringVar(&o.ProfileAddress, "pprof-address", "0", `where to serve profiles of the manager itself; "0" serves none`)
+	f.StringVar(&o.OfferImage, "require-offer", "", "`image` of Sluice's own worker, to look with it whether each Secret that a worker reads is offered to its source; empty: none has to be")
 	f.IntVar(&o.Workers, "workers", o.Workers, "claims worked on at the same time")
 	f.IntVar(&o.Limits.Total, "max-populations", 0, "claims filled at the same time; 0: no limit")
 	f.IntVar(&o.Limits.Namespace, "max-populations-per-namespace", 0, "claims of one namespace filled at the same time; 0: no limit")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/sluice-dev/sluice/api/worker"
+	"github.com/sluice-dev/sluice/internal/mover/credential"
 	"github.com/sluice-dev/sluice/internal/mover/sink/dir"
 	"github.com/sluice-dev/sluice/internal/mover/source/files"
 	"github.com/sluice-dev/sluice/internal/mover/source/inline"
@@ -35,6 +36,7 @@ func openInline(args []string, c call, j *job) error {
 	manifest := s.String("manifest", "", "`file` that says what to write; see docs/worker.md")
 	configMap := s.String("config-map", "", "`directory` that the manifest calls configMap")
 	secret := s.String("secret", "", "`directory` that the manifest calls secret")
+	requireOffer := s.String("require-offer", "", "use the Secret only if its key "+credential.OfferKey+" offers it to this `kind`, such as InlineSource.sluice.dev")
 	if err := s.parse(args, c.env); err != nil {
 		return err
 	}
@@ -48,6 +50,11 @@ func openInline(args []string, c call, j *job) error {
 	m, err := inline.ParseManifest(text)
 	if err != nil {
 		return usageError{err}
+	}
+	if *secret != "" && *requireOffer != "" {
+		if err := offered(*secret, "of the source", *requireOffer); err != nil {
+			return err
+		}
 	}
 	directories := map[string]string{}
 	for name, directory := range map[string]string{"configMap": *configMap, "secret": *secret} {

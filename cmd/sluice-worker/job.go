@@ -31,6 +31,7 @@ type command struct {
 var commands = []command{
 	{"files", "copies the template's files into the volume", openFiles},
 	{"inline", "writes the files of a manifest, and of mounted ConfigMaps and Secrets", openInline},
+	{"offered", "looks whether Secrets are offered to a kind of source; fills nothing", openOffered},
 	{"http", "fetches a file or what is in an archive over HTTP", openHTTP},
 }
 
@@ -51,6 +52,8 @@ type job struct {
 	from closingSource
 	to   closingSink
 	run  runner.Options
+	// done is the result of a command that has nothing to copy.
+	done *worker.Result
 }
 
 func (j *job) close() error {

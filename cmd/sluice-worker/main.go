@@ -5,6 +5,7 @@
 //	sluice-worker files     copies the template's files into the volume
 //	sluice-worker inline    writes the files of a manifest
 //	sluice-worker http      fetches a file or an archive
+//	sluice-worker offered   looks whether Secrets are offered; fills nothing
 //
 // Each takes flags, which can be given as environment variables and in a file
 // as well: see docs/worker.md. The target comes from the environment
@@ -93,6 +94,9 @@ func fill(ctx context.Context, args []string, c call, p mover.Progress) (_ worke
 		return worker.Result{}, err
 	}
 	defer func() { err = errors.Join(err, j.close()) }()
+	if j.done != nil {
+		return *j.done, nil
+	}
 	j.run.Progress = p
 	return runner.Run(ctx, j.from, j.to, j.run)
 }

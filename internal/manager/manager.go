@@ -72,6 +72,9 @@ type Options struct {
 	// Populators is a directory with the Populators that come with Sluice; empty
 	// if there are none.
 	Populators string
+	// OfferImage is the image of Sluice's own worker, by which the Secrets of
+	// workers are required to be offered; empty requires none.
+	OfferImage string
 	// Workers is how many claims are worked on at the same time.
 	Workers int
 	// Limits are how many claims may be filled at the same time.

@@ -16,6 +16,9 @@ import (
 // Programs is Templates by package template, with every Populator compiled
 // once per generation. The zero value is ready for use.
 type Programs struct {
+	// OfferImage is template.Input's.
+	OfferImage string
+
 	mu       sync.Mutex
 	compiled map[types.UID]compiled
 }
@@ -104,7 +107,9 @@ func (p *Programs) Render(populator *v1alpha1.Populator, source *unstructured.Un
 	if c.program == nil {
 		return &populate.Rendered{Attempt: attempt, Reason: v1alpha1.ReasonTemplateInvalid, Message: c.problem}
 	}
-	r := c.program.Render(inputOf(source.Object, claim, volume))
+	in := inputOf(source.Object, claim, volume)
+	in.OfferImage = p.OfferImage
+	r := c.program.Render(in)
 	return &populate.Rendered{
 		Attempt: attempt, Pod: r.Pod, Files: r.Files, Objects: named(r.Objects), Reason: r.Reason, Message: r.Message,
 	}

@@ -39,6 +39,10 @@ type Input struct {
 
 	// Volume is the volume to be filled.
 	Volume Volume
+
+	// OfferImage is the image of Sluice's own worker where every Secret has to be
+	// offered to the kind of its source; empty where none has to.
+	OfferImage string
 }
 
 // Rendered is a worker, or why there is none.
@@ -149,8 +153,11 @@ func (p *Program) render(in Input) (r Rendered, err error) {
 		return r, err
 	}
 	r.Pod = p.pod(env, mode)
-	r.Objects, err = p.mountSourceVolumes(r.Pod, vars, b)
-	return r, err
+	if r.Objects, err = p.mountSourceVolumes(r.Pod, vars, b); err != nil {
+		return r, err
+	}
+	p.requireOffers(r.Pod, in.OfferImage)
+	return r, nil
 }
 
 func (p *Program) renderEnv(vars map[string]any, b *budget) ([]corev1.EnvVar, error) {

@@ -63,7 +63,7 @@ func Setup(ctx context.Context, p manager.Parts) error {
 		return fmt.Errorf("add watch of events: %w", err)
 	}
 	memory := observe.NewMemory(p.Now, observe.Progress(ctx, mgr.GetCache()))
-	programs := &observe.Programs{}
+	programs := &observe.Programs{OfferImage: p.Options.OfferImage}
 	p.Kinds.Watch(registration.Kind, kinds.Full)
 	p.Kinds.Watch(observe.ReferenceGrantKind, kinds.Full)
 	config := observe.Config{

@@ -198,3 +198,21 @@ func TestAllocatePlacement(t *testing.T) {
 		})
 	}
 }
+
+// TestNextSecretNotOffered is a worker whose Secret nobody offered: the
+// container that looks for the offer is not the worker's, and its word counts.
+func TestNextSecretNotOffered(t *testing.T) {
+	refused := func(w *corev1.Pod) {
+		w.Status.Phase = corev1.PodFailed
+		w.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.OfferContainer, State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Message: `{"reason":"SecretNotOffered","message":"look into Secret \"token\"","permanent":true}`},
+		}}}
+	}
+	run(t, map[string]nextCase{
+		"Refused": {
+			reason: "It is told with its reason, and for good",
+			o:      observed(live, population(1, recorded(1)), prime(primeBound), volume(), worker(refused)),
+			want:   outline{Step: "status Failed SecretNotOffered", Event: "Warning SecretNotOffered", Why: populate.WhyAttemptEnded},
+		},
+	})
+}

@@ -78,6 +78,9 @@ func progressOf(w *corev1.Pod) (progress, *corev1.ContainerStateTerminated) {
 	if container != nil {
 		end = container.State.Terminated
 	}
+	if end == nil {
+		end = notOffered(w)
+	}
 	switch {
 	case w.DeletionTimestamp != nil, w.Status.Phase == corev1.PodFailed, disrupted(w):
 		return failed, end
@@ -96,6 +99,18 @@ func progressOf(w *corev1.Pod) (progress, *corev1.ContainerStateTerminated) {
 func ended(w *corev1.Pod) bool {
 	c := workerStatus(w)
 	return (c != nil && c.State.Terminated != nil) || w.Status.Phase == corev1.PodFailed || w.Status.Phase == corev1.PodSucceeded
+}
+
+// notOffered is how the container ended that found a Secret of the worker not
+// offered: the worker's own never started then. Nil if it found none.
+func notOffered(w *corev1.Pod) *corev1.ContainerStateTerminated {
+	for i := range w.Status.InitContainerStatuses {
+		s := &w.Status.InitContainerStatuses[i]
+		if end := s.State.Terminated; s.Name == v1alpha1.OfferContainer && end != nil && end.ExitCode != 0 {
+			return end
+		}
+	}
+	return nil
 }
 
 func workerStatus(w *corev1.Pod) *corev1.ContainerStatus {
