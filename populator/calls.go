@@ -58,6 +58,7 @@ func (c calls) report(ctx context.Context, method string, in any, took time.Dura
 	case codes.NotFound, codes.ResourceExhausted, codes.Canceled, codes.FailedPrecondition, codes.Unimplemented:
 		// Such answers are part of the contract.
 		level = slog.LevelDebug
+	default:
 	}
 	c.log.LogAttrs(ctx, level, "call refused", attrs...)
 }

@@ -89,9 +89,10 @@ func (s *session) cleanUp(t T, id string, v *populatorv1.Volume, handedOver bool
 			return true
 		case codes.Unavailable, codes.ResourceExhausted:
 			return false
+		default:
+			t.Fatalf("CleanupFill: %v", err)
+			return true
 		}
-		t.Fatalf("CleanupFill: %v", err)
-		return true
 	})
 }
 

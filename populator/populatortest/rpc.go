@@ -109,8 +109,9 @@ func unanswered(err error) bool {
 	switch status.Code(err) {
 	case codes.DeadlineExceeded, codes.Unavailable, codes.Internal, codes.Unknown, codes.Canceled, codes.DataLoss:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // refusal says whether an answer is one of a request that the plugin does not
@@ -120,8 +121,9 @@ func refusal(answer proto.Message, err error) bool {
 		switch status.Code(err) {
 		case codes.InvalidArgument, codes.FailedPrecondition, codes.NotFound, codes.OutOfRange:
 			return true
+		default:
+			return false
 		}
-		return false
 	}
 	switch a := answer.(type) {
 	case *populatorv1.ValidateSourceResponse:
