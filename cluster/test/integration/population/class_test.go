@@ -1,13 +1,16 @@
 package population
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/cluster/simulate"
@@ -74,12 +77,15 @@ func TestDriverThatLeavesVolumesToRoot(t *testing.T) {
 	ns := namespace(t)
 	p := populator(t, runs(0))
 	hello(t, ns)
-	driver := &storagev1.CSIDriver{
-		ObjectMeta: metav1.ObjectMeta{Name: simulate.Driver},
-		Spec:       storagev1.CSIDriverSpec{FSGroupPolicy: ptr.To(storagev1.NoneFSGroupPolicy), AttachRequired: ptr.To(false)},
+	leave := func(ctx context.Context, policy storagev1.FSGroupPolicy) {
+		driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: simulate.Driver}}
+		change := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"fsGroupPolicy":"`+string(policy)+`"}}`))
+		if err := kube.Patch(ctx, driver, change); err != nil {
+			t.Errorf("change the driver's fsGroupPolicy: %v", err)
+		}
 	}
-	create(t, driver)
-	t.Cleanup(func() { gone(t, driver) })
+	leave(t.Context(), storagev1.NoneFSGroupPolicy)
+	t.Cleanup(func() { leave(context.WithoutCancel(t.Context()), storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy) })
 	claim := newClaim(ns, "claim", simulate.ClassImmediate)
 	create(t, claim)
 	waits(t, claim, v1alpha1.ReasonVolumeNotWritable, 10*time.Second)
