@@ -128,7 +128,7 @@ func TestPlacementSourceAndGrant(t *testing.T) {
 	// The kind comes later, and is noticed.
 	installGrants(t)
 	grant(t, data, "wrong-kind", ns, "Other", "")
-	grant(t, data, "wrong-name", ns, helloKind.Kind, "other")
+	grant(t, data, "wrong-name", ns, tutorialKind.Kind, "other")
 	eventually(t, 30*time.Second, "the message speaks of grants that were read", func(ctx context.Context) error {
 		if err := kube.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
 			return err
@@ -139,7 +139,7 @@ func TestPlacementSourceAndGrant(t *testing.T) {
 		}
 		return nil
 	})
-	right := grant(t, data, "by-name", ns, helloKind.Kind, sourceName)
+	right := grant(t, data, "by-name", ns, tutorialKind.Kind, sourceName)
 	bound(t, claim, 15*time.Second)
 	p = succeeded(t, claim, 10*time.Second)
 	if p.Spec.Namespace != data || p.Status.Source == nil || p.Status.Source.Namespace != data {
@@ -235,7 +235,7 @@ func installGrants(t *testing.T) {
 // grant lets claims of a namespace refer to sources of a kind, all or one.
 func grant(t *testing.T, in, name, claims, kind, source string) *unstructured.Unstructured {
 	t.Helper()
-	to := map[string]any{"group": helloKind.Group, "kind": kind}
+	to := map[string]any{"group": tutorialKind.Group, "kind": kind}
 	if source != "" {
 		to["name"] = source
 	}
