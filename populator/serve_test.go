@@ -71,13 +71,13 @@ func socketPath(t *testing.T) string {
 	return filepath.Join(dir, "plugin.sock")
 }
 
-func serve(t *testing.T, p populator.Plugin[Greeting], opts ...populator.Option) served {
+func serve(t *testing.T, p populator.Plugin[Greeting]) served {
 	t.Helper()
 	socket := socketPath(t)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
-	opts = append([]populator.Option{populator.WithLogger(slog.New(slog.DiscardHandler))}, opts...)
-	go func() { done <- populator.Serve(ctx, p, populator.Unix(socket), opts...) }()
+	quiet := populator.WithLogger(slog.New(slog.DiscardHandler))
+	go func() { done <- populator.Serve(ctx, p, populator.Unix(socket), quiet) }()
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {

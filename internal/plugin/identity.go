@@ -93,7 +93,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 		err := k.Look(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // whatever failed did so because the manager stops
 		case apierrors.IsConflict(err):
 			wait = 10 * time.Millisecond // somebody else was faster
 		case err != nil:

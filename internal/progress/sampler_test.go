@@ -45,10 +45,11 @@ type logs struct {
 	asked chan string
 }
 
-func (l *logs) set(pod, line string, err error) {
+// set changes the log of Pod w.
+func (l *logs) set(line string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lines[pod], l.err = line, err
+	l.lines["w"], l.err = line, err
 }
 
 func (l *logs) LastLine(_ context.Context, _, pod string) ([]byte, error) {
@@ -128,7 +129,7 @@ func (b *bench) wokenClaim() types.UID {
 
 func TestReading(t *testing.T) {
 	b := newBench(t, pod("w", running(start.Add(-time.Hour))))
-	b.logs.set("w", `{"sluiceProgress":{"bytes":5,"totalBytes":10,"bytesPerSecond":2}}`+"\n", nil)
+	b.logs.set(`{"sluiceProgress":{"bytes":5,"totalBytes":10,"bytesPerSecond":2}}`+"\n", nil)
 	if pod, err := b.read(); pod != "w" || err != nil {
 		t.Fatalf("read %q: %v", pod, err)
 	}
@@ -166,7 +167,7 @@ func TestReading(t *testing.T) {
 
 func TestFailedReadsAndGarbageChangeNothing(t *testing.T) {
 	b := newBench(t, pod("w", running(start.Add(-time.Hour))))
-	b.logs.set("w", `{"sluiceProgress":{"bytes":5}}`, nil)
+	b.logs.set(`{"sluiceProgress":{"bytes":5}}`, nil)
 	if _, err := b.read(); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +176,7 @@ func TestFailedReadsAndGarbageChangeNothing(t *testing.T) {
 	for line, wantErr := range map[string]error{
 		"": errLost, "not JSON": nil, `{"sluiceProgress":`: nil, `{"sluiceProgress":{"bytes":"many"}}`: nil, "\x00\xff\x1b[31m": nil,
 	} {
-		b.logs.set("w", line, wantErr)
+		b.logs.set(line, wantErr)
 		if _, err := b.read(); !errors.Is(err, wantErr) {
 			t.Errorf("line %q: counted %v, want %v", line, err, wantErr)
 		}
@@ -183,7 +184,7 @@ func TestFailedReadsAndGarbageChangeNothing(t *testing.T) {
 			t.Errorf("after line %q: %+v, %t", line, got, ok)
 		}
 	}
-	b.logs.set("w", `{"sluiceProgress":{"bytes":6}}`, nil)
+	b.logs.set(`{"sluiceProgress":{"bytes":6}}`, nil)
 	if _, err := b.read(); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +200,7 @@ func TestOnlyRunningWorkersAreRead(t *testing.T) {
 	other.Labels = nil
 	b := newBench(t, going, other, pod("waiting", corev1.ContainerState{}),
 		pod("ended", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}), pod("w", running(start.Add(-time.Hour))))
-	b.logs.set("w", `{"sluiceProgress":{"bytes":5}}`, nil)
+	b.logs.set(`{"sluiceProgress":{"bytes":5}}`, nil)
 	for range 3 {
 		if pod, _ := b.read(); pod != "w" {
 			t.Errorf("read the log of %q", pod)

@@ -2,6 +2,7 @@ package template
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -114,9 +115,11 @@ func TestSourceVolumes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := mustCompile(t, helloSpec(withSourceVolumes(credentials(), config)))
 			source := helloSource("f", "c")
-			for k, v := range tc.spec {
-				source["spec"].(map[string]any)[k] = v //nolint:forcetypeassert // made above
+			spec, ok := source["spec"].(map[string]any)
+			if !ok {
+				t.Fatal("the source has no spec")
 			}
+			maps.Copy(spec, tc.spec)
 			r := p.Render(Input{Source: source, Claim: helloClaim()})
 			names, err := p.Names(source)
 			if tc.fails != "" {

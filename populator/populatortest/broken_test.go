@@ -388,8 +388,8 @@ func brokenFillers() []broken {
 			f.BytesDone = f.GetBytesTotal() - f.GetBytesDone()
 		})},
 		{breaks: "Fill/SideBySide", how: "mixes them up", filler: true, spoil: fillAnswer(func(c call, f *populatorv1.Fill) {
-			if before := last.Swap(c.id()); before != nil {
-				f.Id = before.(string)
+			if before, ok := last.Swap(c.id()).(string); ok {
+				f.Id = before
 			}
 		})},
 	}

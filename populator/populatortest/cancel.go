@@ -183,7 +183,10 @@ func cleanupBesideStart(t T, s *session) {
 		if err != nil && status.Code(err) != codes.NotFound && status.Code(err) != codes.Unavailable {
 			t.Errorf("CleanupFill beside StartFill: got %v, %v", answer, err)
 		}
-		<-started
+		// Either order of the two is right: that there is no fill left is what counts.
+		if err := <-started; err != nil {
+			t.Logf("StartFill beside CleanupFill: %v", err)
+		}
 		s.cleanUp(t, id, v, false)
 		if got, err := s.get(t.Context(), id, v); status.Code(err) != codes.NotFound {
 			t.Errorf("GetFill after StartFill and CleanupFill at once: got %v, %v; want NOT_FOUND", got, err)

@@ -100,11 +100,11 @@ func TestFencePods(t *testing.T) {
 		change func(*corev1.Pod)
 		want   string
 	}{
-		"NoLabel":     {func(p *corev1.Pod) { delete(p.Labels, v1alpha1.LabelClaimUID) }, "label sluice.dev/claim-uid"},
-		"NoOwner":     {func(p *corev1.Pod) { p.OwnerReferences = nil }, "owns"},
-		"OtherOwner":  {func(p *corev1.Pod) { p.OwnerReferences[0].UID = "other" }, "owns"},
-		"Name":        {func(p *corev1.Pod) { p.Name = "coredns" }, "named sluice-"},
-		"Role":        {func(p *corev1.Pod) { p.Labels[v1alpha1.LabelRole] = "other" }, "workers and their scouts only"},
+		"NoLabel":    {func(p *corev1.Pod) { delete(p.Labels, v1alpha1.LabelClaimUID) }, "label sluice.dev/claim-uid"},
+		"NoOwner":    {func(p *corev1.Pod) { p.OwnerReferences = nil }, "owns"},
+		"OtherOwner": {func(p *corev1.Pod) { p.OwnerReferences[0].UID = "other" }, "owns"},
+		"Name":       {func(p *corev1.Pod) { p.Name = "coredns" }, "named sluice-"},
+		"Role":       {func(p *corev1.Pod) { p.Labels[v1alpha1.LabelRole] = "other" }, "workers and their scouts only"},
 		"ScoutMounts": {func(p *corev1.Pod) {
 			p.Labels[v1alpha1.LabelRole] = v1alpha1.RoleScout
 			p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "target", MountPath: "/mnt"}}

@@ -130,8 +130,8 @@ func prime(n string) *corev1.PersistentVolumeClaim {
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
 }
 
-func worker(n string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: temporaryMeta(n), Spec: corev1.PodSpec{NodeName: "node-a"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+func worker() *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: temporaryMeta("1"), Spec: corev1.PodSpec{NodeName: "node-a"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 }
 
 // client makes the fake cluster.
@@ -244,7 +244,7 @@ func TestExplain(t *testing.T) {
 			code:   cli.ExitAct,
 			world: newWorld().served().at(v1alpha1.PhasePopulating, 1, v1alpha1.ReasonWorkerImageFailed, "Image \"nowhere/none\" cannot be pulled").
 				with(prime("1"), func() *corev1.Pod {
-					w := worker("1")
+					w := worker()
 					w.Status = corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
 						State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}}
 					return w
@@ -253,7 +253,7 @@ func TestExplain(t *testing.T) {
 		"populating": {
 			reason: "a running worker shows progress, and what is there",
 			world: newWorld().served().at(v1alpha1.PhasePopulating, 1, v1alpha1.ReasonPopulationStarted, "Worker runs").
-				with(prime("1"), worker("1"),
+				with(prime("1"), worker(),
 					event("Pod", "sluice-6f9b-1", "temporary-1", "Pulled", "Image pulled", "Normal", 2*time.Minute),
 					event("PersistentVolumeClaim", "sluice-6f9b-1", "temporary-1", "ProvisioningSucceeded", "Provisioned pv-1", "Normal", 3*time.Minute)).
 				change(func(_ *corev1.PersistentVolumeClaim, st *v1alpha1.PopulationStatus) {
@@ -264,7 +264,7 @@ func TestExplain(t *testing.T) {
 		"standing-still": {
 			reason: "figures that have not changed for a while say since when",
 			world: newWorld().served().at(v1alpha1.PhasePopulating, 1, v1alpha1.ReasonPopulationStarted, "Worker runs").
-				with(prime("1"), worker("1")).
+				with(prime("1"), worker()).
 				change(func(_ *corev1.PersistentVolumeClaim, st *v1alpha1.PopulationStatus) {
 					st.VolumeName, st.Prime = "pv-1", &v1alpha1.TemporaryReference{Namespace: "shop", Name: "sluice-6f9b-1"}
 					st.Progress = &v1alpha1.Progress{Bytes: 512 << 20, TotalBytes: 2 << 30, Files: 12, UpdatedAt: &metav1.Time{Time: now.Add(-time.Minute)}}
@@ -365,7 +365,7 @@ func TestExplain(t *testing.T) {
 		"deleted-and-held": {
 			reason: "a deleted claim that our finalizer holds for long can be released",
 			code:   cli.ExitAct,
-			world: newWorld().served().at(v1alpha1.PhasePopulating, 1, v1alpha1.ReasonPopulating, "").with(worker("1")).
+			world: newWorld().served().at(v1alpha1.PhasePopulating, 1, v1alpha1.ReasonPopulating, "").with(worker()).
 				change(func(c *corev1.PersistentVolumeClaim, _ *v1alpha1.PopulationStatus) {
 					c.DeletionTimestamp, c.Finalizers = ptr.To(ago(10*time.Minute)), []string{v1alpha1.FinalizerPopulation}
 				}),

@@ -201,8 +201,9 @@ func tells(s populate.Step) bool {
 	switch s.(type) {
 	case populate.WriteStatus, populate.CallPlugin:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // workerInDoubt says of a step that ended in an error that a worker may exist

@@ -19,6 +19,7 @@ func count(o populate.Observed, s populate.Step, before v1alpha1.PopulationStatu
 		if source, ok := sourceOf(o); ok && s.To > 1 {
 			metrics.Retried(source.Kind)
 		}
+	default: // nothing that is counted
 	}
 }
 

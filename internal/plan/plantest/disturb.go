@@ -64,6 +64,23 @@ func (s *state) users() []action {
 	if s.revoked {
 		out = append(out, action{name: "user grants the source again", do: func(s *state) { s.revoked = false }})
 	}
+	s.meddlers(add)
+	if s.pop != nil {
+		add("deletes the Population", func(s *state) { s.pop = nil })
+	}
+	for _, d := range s.vols {
+		if d.pv.DeletionTimestamp == nil && !d.foreign && !d.destroyed {
+			add("deletes volume "+d.pv.Name, func(s *state) {
+				s.editPV(d, func(pv *corev1.PersistentVolume) { t := s.stamp(); pv.DeletionTimestamp = &t })
+			})
+			add("deletes volume "+d.pv.Name+" by force", func(s *state) { s.forced = true; s.dropDisk(d) })
+		}
+	}
+	return out
+}
+
+// meddlers is what people do to primes and workers.
+func (s *state) meddlers(add adder) {
 	for _, p := range s.pvcs {
 		if isPrime(p) && p.DeletionTimestamp == nil && p.Labels[v1alpha1.LabelRole] != "" {
 			add("deletes prime "+p.Name, func(s *state) { s.deletePVC(p) })
@@ -91,18 +108,6 @@ func (s *state) users() []action {
 			add("deletes worker "+p.Name+" by force", func(s *state) { s.dropPod(p) })
 		}
 	}
-	if s.pop != nil {
-		add("deletes the Population", func(s *state) { s.pop = nil })
-	}
-	for _, d := range s.vols {
-		if d.pv.DeletionTimestamp == nil && !d.foreign && !d.destroyed {
-			add("deletes volume "+d.pv.Name, func(s *state) {
-				s.editPV(d, func(pv *corev1.PersistentVolume) { t := s.stamp(); pv.DeletionTimestamp = &t })
-			})
-			add("deletes volume "+d.pv.Name+" by force", func(s *state) { s.forced = true; s.dropDisk(d) })
-		}
-	}
-	return out
 }
 
 // movers is what people do to where temporaries live.

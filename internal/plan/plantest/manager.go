@@ -202,43 +202,15 @@ func (s *state) apply(step populate.Step, uid types.UID, late bool) bool {
 		}
 		return s.createWorker(t, late)
 	case populate.StartFill:
-		if !s.writeStatus(t.Record) {
-			return false
-		}
-		if late {
-			s.serve(t.Start) // its answer goes nowhere
-			return true
-		}
-		return s.call(t.Start)
+		return s.startFill(t, late)
 	case populate.CallPlugin:
-		if late {
-			s.serve(t)
-			return true
-		}
-		return s.call(t)
+		return s.callPlugin(t, late)
 	case populate.ReleasePrime:
-		p := s.pvc(t.Namespace, t.Name)
-		if p == nil || p.UID != t.UID || p.ResourceVersion != t.ResourceVersion {
-			return false
-		}
-		s.editPVC(p, func(p *corev1.PersistentVolumeClaim) { p.Finalizers = t.Finalizers })
-		return true
+		return s.releasePrime(t)
 	case populate.DeletePrime:
-		p := s.pvc(t.Namespace, t.Name)
-		if p == nil || (t.UID != "" && p.UID != t.UID) || (t.ResourceVersion != "" && p.ResourceVersion != t.ResourceVersion) {
-			return false
-		}
-		return s.managerDeletesPrime(p)
+		return s.deletePrime(t)
 	case populate.DeleteWorker:
-		p := s.pod(t.Namespace, t.Name)
-		if p == nil || (t.UID != "" && p.UID != t.UID) || (t.ResourceVersion != "" && p.ResourceVersion != t.ResourceVersion) {
-			return false
-		}
-		if role := p.Labels[v1alpha1.LabelRole]; role != v1alpha1.RoleWorker && role != v1alpha1.RoleScout {
-			s.breach("F2: Pod %q, which is not ours, is deleted", p.Name)
-		}
-		s.deletePod(p)
-		return true
+		return s.deleteWorker(t)
 	case populate.Rebind:
 		return s.rebind(t)
 	case populate.SetReclaimPolicy:
@@ -261,6 +233,49 @@ func (s *state) apply(step populate.Step, uid types.UID, late bool) bool {
 	}
 	s.breach("unknown step %T", step)
 	return false
+}
+
+func (s *state) startFill(t populate.StartFill, late bool) bool {
+	return s.writeStatus(t.Record) && s.callPlugin(t.Start, late)
+}
+
+// callPlugin calls a plugin. The answer to a manager that is no more goes
+// nowhere.
+func (s *state) callPlugin(t populate.CallPlugin, late bool) bool {
+	if late {
+		s.serve(t)
+		return true
+	}
+	return s.call(t)
+}
+
+func (s *state) releasePrime(t populate.ReleasePrime) bool {
+	p := s.pvc(t.Namespace, t.Name)
+	if p == nil || p.UID != t.UID || p.ResourceVersion != t.ResourceVersion {
+		return false
+	}
+	s.editPVC(p, func(p *corev1.PersistentVolumeClaim) { p.Finalizers = t.Finalizers })
+	return true
+}
+
+func (s *state) deletePrime(t populate.DeletePrime) bool {
+	p := s.pvc(t.Namespace, t.Name)
+	if p == nil || (t.UID != "" && p.UID != t.UID) || (t.ResourceVersion != "" && p.ResourceVersion != t.ResourceVersion) {
+		return false
+	}
+	return s.managerDeletesPrime(p)
+}
+
+func (s *state) deleteWorker(t populate.DeleteWorker) bool {
+	p := s.pod(t.Namespace, t.Name)
+	if p == nil || (t.UID != "" && p.UID != t.UID) || (t.ResourceVersion != "" && p.ResourceVersion != t.ResourceVersion) {
+		return false
+	}
+	if role := p.Labels[v1alpha1.LabelRole]; role != v1alpha1.RoleWorker && role != v1alpha1.RoleScout {
+		s.breach("F2: Pod %q, which is not ours, is deleted", p.Name)
+	}
+	s.deletePod(p)
+	return true
 }
 
 func metaOwner(p *v1alpha1.Population) types.UID {
@@ -438,8 +453,9 @@ func halves(step populate.Step) (populate.Step, bool) {
 		return t.Record, true
 	case populate.StartFill:
 		return t.Record, true
+	default:
+		return nil, false
 	}
-	return nil, false
 }
 
 // carryOut applies a step for the manager that decided it. What was refused

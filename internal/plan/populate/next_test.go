@@ -69,6 +69,12 @@ func describe(s populate.Step) string {
 			return "remove finalizer"
 		}
 		return "set finalizer"
+	case populate.StartFill:
+		return fmt.Sprintf("record %s, start fill %s", s.Record.Status.Prime.UID, s.Start.ID)
+	case populate.CallPlugin:
+		return fmt.Sprintf("call %v about %s", s.Call, s.ID)
+	case populate.ReleasePrime:
+		return "release prime " + s.Name
 	}
 	return "?"
 }
