@@ -51,11 +51,6 @@ func openInline(args []string, c call, j *job) error {
 	if err != nil {
 		return usageError{err}
 	}
-	if *secret != "" && *requireOffer != "" {
-		if err := offered(*secret, "of the source", *requireOffer); err != nil {
-			return err
-		}
-	}
 	directories := map[string]string{}
 	for name, directory := range map[string]string{"configMap": *configMap, "secret": *secret} {
 		if directory != "" {
@@ -63,5 +58,12 @@ func openInline(args []string, c call, j *job) error {
 		}
 	}
 	j.from = inline.New(inline.Options{Manifest: m, Directories: directories})
+	if *secret != "" && *requireOffer != "" {
+		look := func() error { return offered(*secret, "of the source", *requireOffer, true) }
+		if err := look(); err != nil {
+			return err
+		}
+		j.from = offeredSource{closingSource: j.from, look: look}
+	}
 	return j.openTarget(c, dir.Options{ReadBack: true})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -28,7 +29,7 @@ func openOffered(args []string, c call, j *job) error {
 		return usageError{fmt.Errorf("look for offers: %w", err)}
 	}
 	for _, e := range entries {
-		if err := offered(filepath.Join(*secrets, e.Name()), e.Name(), *kind); err != nil {
+		if err := offered(filepath.Join(*secrets, e.Name()), e.Name(), *kind, false); err != nil {
 			return err
 		}
 	}
@@ -37,16 +38,18 @@ func openOffered(args []string, c call, j *job) error {
 }
 
 // offered judges one Secret. One that does not exist, or holds nothing, is an
-// empty directory and needs no offer.
-func offered(directory, name, kind string) (err error) {
+// empty directory; optional says that it needs no offer.
+func offered(directory, name, kind string, optional bool) (err error) {
 	secret, err := credential.Open(directory)
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it is about
 	}
 	defer func() { err = errors.Join(err, secret.Close()) }()
-	keys, err := secret.Keys("")
-	if err != nil || len(keys) == 0 {
-		return err //nolint:wrapcheck // it says what it is about
+	if optional {
+		keys, err := secret.Keys("")
+		if err != nil || len(keys) == 0 {
+			return err //nolint:wrapcheck // it says what it is about
+		}
 	}
 	// What a foreign worker talks to nobody can tell, so that an offer for some
 	// hosts is none for it.
@@ -55,4 +58,21 @@ func offered(directory, name, kind string) (err error) {
 		return mover.Permanent(e.Reason, fmt.Errorf("look into Secret %q: %w", name, e.Err))
 	}
 	return err //nolint:wrapcheck // it says what it is about
+}
+
+// offeredSource looks again whether its Secret is offered when its files have
+// been listed: one that appears while the worker starts was not there to be
+// looked into before.
+type offeredSource struct {
+	closingSource
+	look func() error
+}
+
+// Resolve implements mover.Source.
+func (s offeredSource) Resolve(ctx context.Context) (mover.Revision, error) {
+	r, err := s.closingSource.Resolve(ctx)
+	if err == nil {
+		err = s.look()
+	}
+	return r, err //nolint:wrapcheck // it says what it is about
 }

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/sluice-dev/sluice/api/worker"
+	"github.com/sluice-dev/sluice/internal/mover"
 	"github.com/sluice-dev/sluice/internal/mover/movertest"
 )
 
@@ -35,7 +37,10 @@ func TestOffered(t *testing.T) {
 			reason:  "which hosts a foreign worker talks to cannot be told",
 			secrets: map[string]map[string]string{"a": {"sluice.dev.offer": kind + " example.com"}}, code: worker.ExitPermanent, says: `Secret "a"`,
 		},
-		"Missing": {reason: "what does not exist needs no offer", secrets: map[string]map[string]string{"a": {}}},
+		"Empty": {
+			reason:  "what holds nothing yet may hold anything once the worker runs",
+			secrets: map[string]map[string]string{"a": {}}, code: worker.ExitPermanent, says: `Secret "a"`,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -62,5 +67,49 @@ func TestOffered(t *testing.T) {
 	}
 	if code, _, _ := callWorker(t, []string{"offered"}, nil); code != worker.ExitUsage {
 		t.Errorf("without settings the code is %d, want %d", code, worker.ExitUsage)
+	}
+}
+
+// lateSecret is a source whose Secret appears while it is listed.
+type lateSecret struct {
+	closingSource
+	appear func()
+}
+
+func (s lateSecret) Resolve(context.Context) (mover.Revision, error) {
+	s.appear()
+	return mover.Revision{}, nil
+}
+
+func TestSecretThatAppearsLateIsLookedInto(t *testing.T) {
+	const kind = "InlineSource.sluice.dev"
+	for name, tc := range map[string]struct {
+		keys map[string]string
+		want string
+	}{
+		"Never":      {},
+		"Offered":    {keys: map[string]string{"k": "v", "sluice.dev.offer": kind}},
+		"NotOffered": {keys: map[string]string{"k": "v"}, want: worker.ReasonSecretNotOffered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			look := func() error { return offered(dir, "of the source", kind, true) }
+			if err := look(); err != nil {
+				t.Fatalf("what is not there needs an offer: %v", err)
+			}
+			s := offeredSource{closingSource: lateSecret{appear: func() {
+				if len(tc.keys) > 0 {
+					movertest.Mount(t, dir, tc.keys)
+				}
+			}}, look: look}
+			_, err := s.Resolve(t.Context())
+			reason := ""
+			if err != nil {
+				reason, _ = mover.Classify(err)
+			}
+			if reason != tc.want {
+				t.Errorf("Resolve: %v, want reason %q", err, tc.want)
+			}
+		})
 	}
 }

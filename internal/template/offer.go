@@ -27,8 +27,9 @@ const (
 // requireOffers sees to it that every Secret in a worker was offered by its
 // owner to the kind of the source before the worker can read it. Sluice's own
 // image looks itself, since it knows the hosts too; before any other one comes a
-// container of that image, which has a mount of its own of each Secret. It is
-// optional, so that a Secret that does not exist is told as for any worker.
+// container of that image, which has a mount of its own of each Secret. None of
+// them is optional, even where the worker's own mount is: the kubelet would show
+// a Secret that appears later to a worker that runs, and nobody would have looked.
 func (p *Program) requireOffers(pod *corev1.Pod, image string) {
 	secrets := secretsOf(pod)
 	if image == "" || len(secrets) == 0 {
@@ -55,7 +56,7 @@ func (p *Program) requireOffers(pod *corev1.Pod, image string) {
 	for i, name := range secrets {
 		volume := offerVolume + strconv.Itoa(i)
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{
-			Secret: &corev1.SecretVolumeSource{SecretName: name, DefaultMode: ptr.To(offerMode), Optional: ptr.To(true)},
+			Secret: &corev1.SecretVolumeSource{SecretName: name, DefaultMode: ptr.To(offerMode)},
 		}})
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: path.Join(offersPath, name), ReadOnly: true})
 	}

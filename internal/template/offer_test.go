@@ -1,10 +1,12 @@
 package template
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -13,7 +15,7 @@ func TestRequireOffers(t *testing.T) {
 	const image = "images.example/sluice-worker:1"
 	secrets := func(s *v1alpha1.PopulatorSpec) {
 		s.Worker.Volumes = []corev1.Volume{
-			{Name: "a", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "one"}}},
+			{Name: "a", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "one", Optional: ptr.To(true)}}},
 			{Name: "b", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 				{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "two"}}},
 				{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "one"}}},
@@ -64,6 +66,11 @@ func TestRequireOffers(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.looks, looks); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+			for _, v := range r.Pod.Spec.Volumes {
+				if strings.HasPrefix(v.Name, offerVolume) && ptr.Deref(v.Secret.Optional, false) {
+					t.Errorf("Secret %q may appear after it was looked for", v.Secret.SecretName)
+				}
 			}
 			told := false
 			for _, e := range r.Pod.Spec.Containers[0].Env {
