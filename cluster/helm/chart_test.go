@@ -201,7 +201,7 @@ func TestSchema(t *testing.T) {
 
 // TestLeastPrivilege keeps wildcards and Secrets out of what the manager may do.
 func TestLeastPrivilege(t *testing.T) {
-	objects := render(t, nil)
+	objects := render(t, map[string]any{})
 	for key, o := range objects {
 		role, ok := o.(*rbacv1.ClusterRole)
 		if !ok {
