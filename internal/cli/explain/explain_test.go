@@ -130,6 +130,16 @@ func prime(n string) *corev1.PersistentVolumeClaim {
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
 }
 
+// held is a prime that goes when its plugin has cleaned up.
+func held(n string, going bool) *corev1.PersistentVolumeClaim {
+	p := prime(n)
+	p.Finalizers = []string{v1alpha1.FinalizerPlugin}
+	if going {
+		p.DeletionTimestamp = ptr.To(ago(10 * time.Second))
+	}
+	return p
+}
+
 func worker() *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: temporaryMeta("1"), Spec: corev1.PodSpec{NodeName: "node-a"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 }
@@ -259,6 +269,26 @@ func TestExplain(t *testing.T) {
 				change(func(_ *corev1.PersistentVolumeClaim, st *v1alpha1.PopulationStatus) {
 					st.VolumeName, st.Prime = "pv-1", &v1alpha1.TemporaryReference{Namespace: "shop", Name: "sluice-6f9b-1"}
 					st.Progress = &v1alpha1.Progress{Bytes: 512 << 20, TotalBytes: 2 << 30, Files: 12, BytesPerSecond: 64 << 20}
+				}),
+		},
+		"plugin-fills": {
+			reason: "a plugin fills without a worker",
+			world: newWorld().served().at(v1alpha1.PhasePopulating, 2, v1alpha1.ReasonPopulationStarted, "The plugin fills the volume: copying").
+				with(held("1", true), held("2", false)).
+				change(func(_ *corev1.PersistentVolumeClaim, st *v1alpha1.PopulationStatus) {
+					st.VolumeName, st.Prime = "pv-1", &v1alpha1.TemporaryReference{Namespace: "shop", Name: "sluice-6f9b-2"}
+					st.Fill = &v1alpha1.PluginFill{ID: "temporary-2", Populator: "inline"}
+					st.Progress = &v1alpha1.Progress{Bytes: 1 << 30, TotalBytes: 2 << 30}
+				}),
+		},
+		"plugin-silent": {
+			reason: "a plugin that fills and says nothing is somebody's to look at",
+			code:   cli.ExitAct,
+			world: newWorld().served().at(v1alpha1.PhasePopulating, 1, v1alpha1.ReasonPluginUnavailable, "No answer from the plugin").
+				with(held("1", false)).
+				change(func(_ *corev1.PersistentVolumeClaim, st *v1alpha1.PopulationStatus) {
+					st.VolumeName, st.Prime = "pv-1", &v1alpha1.TemporaryReference{Namespace: "shop", Name: "sluice-6f9b-1"}
+					st.Fill = &v1alpha1.PluginFill{ID: "temporary-1", Populator: "inline"}
 				}),
 		},
 		"standing-still": {

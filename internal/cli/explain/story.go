@@ -205,7 +205,10 @@ func (s *Story) recorded(f Facts, p *v1alpha1.Population) {
 		s.verdict(OnItsWay, headline, a)
 	case v1alpha1.PhasePopulating:
 		headline := fmt.Sprintf("The volume is being filled, attempt %d.", p.Spec.Attempt)
-		if a.act {
+		switch {
+		case st.Fill != nil:
+			headline, a = filling(p, a)
+		case a.act:
 			headline = fmt.Sprintf("The worker of attempt %d does not start: %s.", p.Spec.Attempt, s.Reason)
 		}
 		s.verdict(OnItsWay, headline, a)
@@ -227,6 +230,22 @@ func (s *Story) recorded(f Facts, p *v1alpha1.Population) {
 	if s.Verdict != Settled && f.Ignored {
 		s.ignored(c)
 	}
+}
+
+// filling tells of a volume that a plugin fills, without a worker.
+func filling(p *v1alpha1.Population, a advice) (string, advice) {
+	fill := p.Status.Fill
+	reason := ""
+	if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+		reason = c.Reason
+	}
+	switch {
+	case reason == v1alpha1.ReasonPopulating, reason == v1alpha1.ReasonPopulationStarted:
+		a.waits = fmt.Sprintf("the plugin of Populator %q to fill volume %q (fill %s)", fill.Populator, p.Status.VolumeName, fill.ID)
+	case a.act:
+		return fmt.Sprintf("The plugin of Populator %q, which fills the volume in attempt %d, does not answer: %s.", fill.Populator, p.Spec.Attempt, reason), a
+	}
+	return fmt.Sprintf("The plugin of Populator %q fills the volume, attempt %d.", fill.Populator, p.Spec.Attempt), a
 }
 
 // unrecorded tells of a claim that Sluice has written nothing about.
@@ -358,7 +377,11 @@ func temporaries(f Facts) []Temporary {
 		if p.Spec.VolumeName != "" {
 			text += " to " + p.Spec.VolumeName
 		}
-		all = append(all, Temporary{Kind: "prime", Name: p.Name, State: state(p.DeletionTimestamp != nil, text)})
+		text = state(p.DeletionTimestamp != nil, text)
+		if p.DeletionTimestamp != nil && slices.Contains(p.Finalizers, v1alpha1.FinalizerPlugin) {
+			text += " once its plugin has cleaned up"
+		}
+		all = append(all, Temporary{Kind: "prime", Name: p.Name, State: text})
 	}
 	for _, w := range f.Workers {
 		text := string(w.Status.Phase)

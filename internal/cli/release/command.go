@@ -60,6 +60,9 @@ func New(streams cli.IOStreams, connect cli.Connector, now func() time.Time) *co
 itself, its volume and its data stay. What would be done is listed first, and
 done after a yes. Refused while a manager is alive and at work on the claim.
 
+A prime that waits for the plugin that filled its volume waits no more. One whose
+claim is gone is released by its own name.
+
 Exit codes: 0 done, or nothing to do; 1 error; 2 called wrongly; 3 not done, as
 it was refused or not agreed to.`,
 		Example: "  kubectl sluice release pvc/data --dry-run\n  kubectl sluice release pvc/data -n shop --yes",
@@ -145,6 +148,9 @@ func (o *Options) list(p Plan) {
 		for _, d := range p.Delete {
 			fmt.Fprintf(o.Out, "  delete %s\n", describe(d))
 		}
+		for _, prime := range p.Primes {
+			fmt.Fprintf(o.Out, "  remove finalizer %s from %s\n", v1alpha1.FinalizerPlugin, describe(prime))
+		}
 		if p.Finalizer {
 			fmt.Fprintf(o.Out, "  remove finalizer %s from the claim\n", v1alpha1.FinalizerPopulation)
 		}
@@ -176,6 +182,12 @@ func (o *Options) execute(ctx context.Context, p Plan) error {
 		}
 		fmt.Fprintf(o.Out, "deleted %s\n", describe(d))
 	}
+	for _, prime := range p.Primes {
+		if err := o.letGo(ctx, prime, v1alpha1.FinalizerPlugin); err != nil {
+			return err
+		}
+		fmt.Fprintf(o.Out, "removed finalizer %s from %s\n", v1alpha1.FinalizerPlugin, describe(prime))
+	}
 	left, err := o.wait(ctx, p.Await)
 	if err != nil {
 		return err
@@ -190,7 +202,7 @@ func (o *Options) execute(ctx context.Context, p Plan) error {
 	if !p.Finalizer {
 		return nil
 	}
-	if err := o.letGo(ctx, p.Claim.UID); err != nil {
+	if err := o.letGo(ctx, p.Claim, v1alpha1.FinalizerPopulation); err != nil {
 		return err
 	}
 	fmt.Fprintf(o.Out, "removed finalizer %s\n", v1alpha1.FinalizerPopulation)
@@ -226,34 +238,35 @@ func (o *Options) wait(ctx context.Context, objects []client.Object) ([]client.O
 	return left, err
 }
 
-// letGo removes our finalizer from the claim with this UID and leaves those of
-// others, whatever else is changed on the claim meanwhile.
-func (o *Options) letGo(ctx context.Context, uid types.UID) error {
+// letGo removes a finalizer of ours from a claim and leaves those of others,
+// whatever else is changed on the claim meanwhile.
+func (o *Options) letGo(ctx context.Context, claim *corev1.PersistentVolumeClaim, finalizer string) error {
+	key := client.ObjectKeyFromObject(claim)
 	for {
 		c := &corev1.PersistentVolumeClaim{}
-		err := o.to.Get(ctx, o.claim, c)
-		if apierrors.IsNotFound(err) || err == nil && c.UID != uid {
+		err := o.to.Get(ctx, key, c)
+		if apierrors.IsNotFound(err) || err == nil && c.UID != claim.UID {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read claim %q: %w", o.claim, err)
+			return fmt.Errorf("read claim %q: %w", key, err)
 		}
-		if !slices.Contains(c.Finalizers, v1alpha1.FinalizerPopulation) {
+		if !slices.Contains(c.Finalizers, finalizer) {
 			return nil
 		}
-		kept := slices.DeleteFunc(slices.Clone(c.Finalizers), func(f string) bool { return f == v1alpha1.FinalizerPopulation })
+		kept := slices.DeleteFunc(slices.Clone(c.Finalizers), func(f string) bool { return f == finalizer })
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"uid": c.UID, "resourceVersion": c.ResourceVersion, "finalizers": kept,
 		}})
 		if err != nil {
-			return fmt.Errorf("encode patch of claim %q: %w", o.claim, err)
+			return fmt.Errorf("encode patch of claim %q: %w", key, err)
 		}
 		err = o.to.Patch(ctx, c, client.RawPatch(types.MergePatchType, patch))
 		switch {
 		case err == nil, apierrors.IsNotFound(err):
 			return nil
 		case !apierrors.IsConflict(err):
-			return fmt.Errorf("remove finalizer from claim %q: %w", o.claim, err)
+			return fmt.Errorf("remove finalizer from claim %q: %w", key, err)
 		}
 	}
 }

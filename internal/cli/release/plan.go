@@ -44,6 +44,9 @@ type Plan struct {
 	// Await are the temporaries that have to be gone before the finalizer is:
 	// those of Delete, and those that are going already.
 	Await []client.Object
+	// Primes are those that wait for their plugin and shall not any more: the
+	// plugin's finalizer goes once they are deleted.
+	Primes []*corev1.PersistentVolumeClaim
 	// Notes tell what is left alone, and what stays.
 	Notes []string
 	// Objection is why the release should not be done; --force overrides it.
@@ -51,7 +54,7 @@ type Plan struct {
 }
 
 // Empty says that there is nothing to do.
-func (p Plan) Empty() bool { return !p.Finalizer && len(p.Delete) == 0 }
+func (p Plan) Empty() bool { return !p.Finalizer && len(p.Delete) == 0 && len(p.Primes) == 0 }
 
 // Make decides what a release does. It reads nothing.
 func Make(f Facts) Plan {
@@ -66,6 +69,12 @@ func Make(f Facts) Plan {
 		default:
 			p.Delete = append(p.Delete, o)
 		}
+		if prime, ok := o.(*corev1.PersistentVolumeClaim); ok && temporary(o, f.Claim.UID) {
+			p.unhold(prime)
+		}
+	}
+	if f.Claim.DeletionTimestamp != nil { // a prime that has outlived its claim is released by its own name
+		p.unhold(f.Claim)
 	}
 	slices.SortStableFunc(p.Delete, func(a, b client.Object) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.GetName(), b.GetName()))
@@ -86,6 +95,16 @@ func Make(f Facts) Plan {
 		p.Objection = objection(f)
 	}
 	return p
+}
+
+// unhold has a prime wait for its plugin no more.
+func (p *Plan) unhold(prime *corev1.PersistentVolumeClaim) {
+	if !slices.Contains(prime.Finalizers, v1alpha1.FinalizerPlugin) {
+		return
+	}
+	p.Primes = append(p.Primes, prime)
+	p.Notes = append(p.Notes, fmt.Sprintf("The plugin of Populator %q is not told to end: see first that it has stopped writing to volume %s",
+		prime.Annotations[v1alpha1.AnnotationPopulator], cmp.Or(prime.Spec.VolumeName, "(none yet)")))
 }
 
 // temporary says that an object has label and name of a temporary of the claim

@@ -50,6 +50,14 @@ func prime() *corev1.PersistentVolumeClaim {
 		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-1"}}
 }
 
+// filled is a prime whose volume a plugin fills.
+func filled() *corev1.PersistentVolumeClaim {
+	p := prime()
+	p.Finalizers = []string{"kubernetes.io/pvc-protection", v1alpha1.FinalizerPlugin}
+	p.Annotations = map[string]string{v1alpha1.AnnotationPopulator: "snapshots"}
+	return p
+}
+
 func worker() *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: temporary1("sluice-6f9b-1", "worker", v1alpha1.RoleWorker)}
 }
@@ -178,6 +186,25 @@ func TestRelease(t *testing.T) {
 			}},
 			args: []string{"--yes"}, code: cli.ExitAct, left: []string{held, aPrime},
 		},
+		"plugin": {
+			reason:  "a prime waits for its plugin no more, and for others it does",
+			objects: []client.Object{claim(), filled(), volume(corev1.PersistentVolumeReclaimDelete), lease(time.Hour), population(v1alpha1.PhasePopulating)},
+			args:    []string{"--yes", "--timeout=1ms", "--force"}, left: []string{free, aPrime + "kubernetes.io/pvc-protection"},
+		},
+		"plugin-going": {
+			reason: "nor does one that was deleted before",
+			objects: []client.Object{claim(), func() client.Object {
+				p := filled()
+				p.Finalizers, p.DeletionTimestamp = []string{v1alpha1.FinalizerPlugin}, ptr.To(metav1.NewTime(now))
+				return p
+			}()},
+			args: []string{"--yes"}, left: []string{free},
+		},
+		"plugin-at-work": {
+			reason:  "while a manager is there to tell the plugin, it does",
+			objects: []client.Object{claim(), filled(), lease(2 * time.Second), population(v1alpha1.PhasePopulating)},
+			args:    []string{"--yes"}, code: cli.ExitAct, left: []string{held, aPrime + "kubernetes.io/pvc-protection,sluice.dev/plugin"},
+		},
 		"nothing-to-do": {
 			reason:  "a claim without anything of ours",
 			objects: []client.Object{&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: claimUID}}},
@@ -264,6 +291,28 @@ func TestRelease(t *testing.T) {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// TestPrimeThatOutlivedItsClaim is released by its own name, once it is deleted.
+func TestPrimeThatOutlivedItsClaim(t *testing.T) {
+	stays := fake.NewClientBuilder().WithScheme(cli.Scheme()).WithObjects(filled()).Build()
+	if out, code := call(t, stays, "", "pvc/sluice-6f9b-1", "--yes"); code != cli.ExitOK || !strings.Contains(out, "has no temporaries to delete") {
+		t.Errorf("a prime that nobody deleted: exit code %d\n%s", code, out)
+	}
+	p := filled()
+	p.Finalizers, p.DeletionTimestamp = []string{v1alpha1.FinalizerPlugin}, ptr.To(metav1.NewTime(now))
+	to := fake.NewClientBuilder().WithScheme(cli.Scheme()).WithObjects(p, lease(time.Hour)).Build()
+	out, code := call(t, to, "", "pvc/sluice-6f9b-1", "--yes")
+	if code != cli.ExitOK || !strings.Contains(out, `The plugin of Populator "snapshots" is not told to end`) {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if diff := cmp.Diff([]string(nil), left(t, to)); diff != "" {
+		t.Errorf("what is left, -want +got:\n%s", diff)
+	}
+	alive := fake.NewClientBuilder().WithScheme(cli.Scheme()).WithObjects(p, lease(2*time.Second)).Build()
+	if out, code := call(t, alive, "", "pvc/sluice-6f9b-1", "--yes"); code != cli.ExitAct {
+		t.Errorf("beside a manager: exit code %d, want it refused\n%s", code, out)
 	}
 }
 
