@@ -119,6 +119,8 @@ func TestStepsThatPatchHoldOnlyForTheVersionThatWasJudged(t *testing.T) {
 		Namespace: "ns", Name: "claim", UID: claimUIDValue, ResourceVersion: "7",
 		Annotations: map[string]string{annotationSelectedNode: "node", "other": "one"}, Finalizers: []string{"other/one"},
 	}}
+	held := prime(labelled(claimUIDValue))
+	held.UID, held.ResourceVersion, held.Finalizers = "prime-uid", "7", []string{"other/one", v1alpha1.FinalizerPlugin}
 	cases := map[string]struct {
 		reason string
 		step   func(resourceVersion string) populate.Step
@@ -198,6 +200,18 @@ func TestStepsThatPatchHoldOnlyForTheVersionThatWasJudged(t *testing.T) {
 				}
 			},
 		},
+		"ReleasePrime": {
+			reason: "others have finalizers of their own in the same list, and another plugin may be at work on a prime of that name",
+			step: func(rv string) populate.Step {
+				return populate.ReleasePrime{Namespace: "ns", Name: objectName, UID: "prime-uid", ResourceVersion: rv, Finalizers: []string{"other/one"}}
+			},
+			check: func(t *testing.T, got client.Object) {
+				t.Helper()
+				if diff := cmp.Diff([]string{"other/one"}, got.GetFinalizers()); diff != "" {
+					t.Errorf("finalizers (-want +got):\n%s", diff)
+				}
+			},
+		},
 		"SetFinalizer": {
 			reason: "others have finalizers of their own in the same list",
 			step: func(rv string) populate.Step {
@@ -213,7 +227,7 @@ func TestStepsThatPatchHoldOnlyForTheVersionThatWasJudged(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			a, _ := applier(t, interceptor.Funcs{}, population(), volume(), claim.DeepCopy())
+			a, _ := applier(t, interceptor.Funcs{}, population(), volume(), claim.DeepCopy(), held.DeepCopy())
 			out, err := a.Apply(t.Context(), tc.step("6"))
 			if err != nil || !out.Stale || len(out.Objects) > 0 {
 				t.Errorf("%s: with an old resourceVersion the outcome is %+v, %v; want stale", tc.reason, out, err)

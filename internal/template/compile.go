@@ -160,6 +160,8 @@ func checkShape(spec *v1alpha1.PopulatorSpec, path *field.Path) field.ErrorList 
 		errs = append(errs, field.Forbidden(path.Child("plugin"), "exactly one of worker and plugin must be set, and worker is"))
 	case !worker && !plugin:
 		errs = append(errs, field.Required(path.Child("worker"), "exactly one of worker and plugin must be set"))
+	case plugin:
+		errs = append(errs, checkPlugin(spec.Plugin, path.Child("plugin"))...)
 	}
 	kind := path.Child("sourceKind")
 	if spec.SourceKind.Group == "" {

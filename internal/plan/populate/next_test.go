@@ -64,19 +64,27 @@ func describe(s populate.Step) string {
 		return fmt.Sprintf("release %s at %s", s.UID, s.ResourceVersion)
 	case populate.UnselectNode:
 		return fmt.Sprintf("unselect node of %s at %s", s.UID, s.ResourceVersion)
+	case populate.CallPlugin:
+		return callOf(s)
+	case populate.StartFill:
+		return fmt.Sprintf("record fill %s, %s", s.Record.Status.Fill.ID, callOf(s.Start))
+	case populate.ReleasePrime:
+		return fmt.Sprintf("release prime %s at %s, finalizers %q", s.UID, s.ResourceVersion, s.Finalizers)
 	case populate.SetFinalizer:
 		if !s.Present {
 			return "remove finalizer"
 		}
 		return "set finalizer"
-	case populate.StartFill:
-		return fmt.Sprintf("record %s, start fill %s", s.Record.Status.Prime.UID, s.Start.ID)
-	case populate.CallPlugin:
-		return fmt.Sprintf("call %v about %s", s.Call, s.ID)
-	case populate.ReleasePrime:
-		return "release prime " + s.Name
 	}
 	return "?"
+}
+
+func callOf(c populate.CallPlugin) string {
+	text := fmt.Sprintf("%s of %s about %s", c.Call, c.Populator, c.ID)
+	if c.HandedOver {
+		text += ", handed over"
+	}
+	return text
 }
 
 func atVersion(rv string) string {

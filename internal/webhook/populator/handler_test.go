@@ -2,8 +2,14 @@ package populator
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
+	"math/big"
 	"strings"
 	"testing"
 
@@ -14,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/definition"
 )
 
@@ -45,6 +52,37 @@ func object(value, extra string) string {
 	return `{"apiVersion": "sluice.dev/v1alpha1", "kind": "Populator", "metadata": {"name": "hello"},
 		"spec": {"sourceKind": {"group": "hello.k8s.io", "kind": "Hello"},
 		"worker": {"image": "busybox", "env": [{"name": "NAME", "value": "` + value + `"}]` + extra + `}}}`
+}
+
+// pluginObject is a Populator with a plugin, as JSON; extra goes into the spec.
+func pluginObject(plugin, extra string) string {
+	return `{"apiVersion": "sluice.dev/v1alpha1", "kind": "Populator", "metadata": {"name": "hello"},
+		"spec": {"sourceKind": {"group": "hello.k8s.io", "kind": "Hello"}, "plugin": ` + plugin + extra + `}}`
+}
+
+// service is a plugin behind a Service with a bundle of authorities.
+func service(t *testing.T, bundle []byte) string {
+	t.Helper()
+	text, err := json.Marshal(v1alpha1.Plugin{Service: &v1alpha1.PluginService{Namespace: "vendor", Name: "plugin", Port: 9443, CABundle: bundle}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// authority is the certificate of some authority.
+func authority(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, cert, cert, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 func request(operation admissionv1.Operation, raw string) admission.Request {
@@ -80,6 +118,33 @@ func TestHandle(t *testing.T) {
 		"LookUpFails": {
 			reason: "A look-up that fails neither refuses nor warns.", raw: object("${source.spec.fileName}", ""),
 			found: func(f *finder) { f.found, f.err = definition.Definition{}, errors.New("boom") },
+		},
+		"Socket": {reason: "A plugin beside the manager passes, it need not run yet.", raw: pluginObject(`{"socket": "/run/sluice/hello.sock"}`, "")},
+		"SocketElsewhere": {
+			reason: "No side-car can listen elsewhere.", raw: pluginObject(`{"socket": "/tmp/hello.sock"}`, ""),
+			refused: []string{"spec.plugin.socket"},
+		},
+		"Service": {reason: "A plugin behind a Service passes.", raw: pluginObject(service(t, authority(t)), "")},
+		"NoAuthority": {
+			reason: "A bundle that holds no certificate could never be verified by.", raw: pluginObject(service(t, []byte("not PEM")), ""),
+			refused: []string{"spec.plugin.service.caBundle"},
+		},
+		"Nowhere": {reason: "A plugin is somewhere.", raw: pluginObject(`{}`, ""), refused: []string{"spec.plugin"}},
+		"Both": {
+			reason: "It is in one place.", raw: pluginObject(strings.Replace(service(t, authority(t)), "{", `{"socket": "/run/sluice/x.sock", `, 1), ""),
+			refused: []string{"spec.plugin.socket"},
+		},
+		"WorkerAndPlugin": {
+			reason: "There is one way to fill.", raw: pluginObject(`{"socket": "/run/sluice/x.sock"}`, `, "worker": {"image": "busybox"}`),
+			refused: []string{"spec.plugin"},
+		},
+		"PluginRule": {
+			reason: "A plugin's Populator has rules of its own, too.", raw: pluginObject(`{"socket": "/run/sluice/x.sock"}`, `, "validations": [{"rule": "source.spec.", "message": "m"}]`),
+			refused: []string{"spec.validations[0].rule"},
+		},
+		"PluginUnknownField": {
+			reason: "A mistyped field of a plugin is refused at its path.", raw: pluginObject(`{"socket": "/run/sluice/x.sock", "sokcet": "y"}`, ""),
+			refused: []string{"spec.plugin.sokcet"},
 		},
 		"OnItsWay": {
 			reason: "A Populator on its way out may lose its finalizers.", operation: admissionv1.Update,
