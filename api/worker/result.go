@@ -17,6 +17,10 @@ const MaxResult = 3 << 10
 // maxMessage bounds a message in runes; more is of no use to a reader.
 const maxMessage = 1024
 
+// maxEnd bounds the end of a log in runes, so that it is not cut off in an
+// event behind what is said before it.
+const maxEnd = 512
+
 // Result is what a worker leaves as its termination message. All of it is
 // optional, and to its reader all of it is untrusted text.
 type Result struct {
@@ -96,6 +100,25 @@ func parse(message []byte) (Result, bool) {
 // unprintable characters become spaces, runs of spaces become one, and more
 // than 1024 runes are cut.
 func Clean(text string) string {
+	text = plain(text)
+	if runes := []rune(text); len(runes) > maxMessage {
+		text = string(runes[:maxMessage-1]) + "…"
+	}
+	return text
+}
+
+// CleanEnd is Clean for the end of a log, where the last words say most: what
+// is more than 512 runes before the end is cut.
+func CleanEnd(text string) string {
+	text = plain(text)
+	if runes := []rune(text); len(runes) > maxEnd {
+		text = "…" + string(runes[len(runes)-maxEnd+1:])
+	}
+	return text
+}
+
+// plain makes one line of printable characters of any bytes.
+func plain(text string) string {
 	if !utf8.ValidString(text) {
 		text = strings.ToValidUTF8(text, "\uFFFD")
 	}
@@ -105,9 +128,5 @@ func Clean(text string) string {
 		}
 		return r
 	}, text)
-	text = strings.Join(strings.Fields(text), " ")
-	if runes := []rune(text); len(runes) > maxMessage {
-		text = string(runes[:maxMessage-1]) + "…"
-	}
-	return text
+	return strings.Join(strings.Fields(text), " ")
 }

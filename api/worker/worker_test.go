@@ -150,3 +150,17 @@ func TestSameWords(t *testing.T) {
 		}
 	}
 }
+
+func TestCleanEnd(t *testing.T) {
+	long := strings.Repeat("x", 5000) + "\nthe tape is torn\n"
+	for name, c := range map[string]struct{ text, want string }{
+		"Short":    {text: "one\ttwo\n", want: "one two"},
+		"LastLine": {text: long, want: "…" + strings.Repeat("x", 494) + " the tape is torn"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := worker.CleanEnd(c.text); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}

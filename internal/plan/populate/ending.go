@@ -46,7 +46,7 @@ func (v *view) workerEnding(end *corev1.ContainerStateTerminated) ending {
 	if end.Reason != "" && end.Reason != "Error" {
 		e.message += " (" + end.Reason + ")"
 	}
-	if text := clean(end.Message); text != "" {
+	if text := worker.CleanEnd(end.Message); text != "" {
 		e.message += ": " + text
 	}
 	return e
