@@ -319,7 +319,6 @@ func TestFenceRights(t *testing.T) {
 		{Verb: "get", Resource: "secrets", Namespace: helm.Namespace, Name: "other"},
 		{Verb: "create", Resource: "pods", Subresource: "exec"},
 		{Verb: "create", Resource: "pods", Subresource: "binding"},
-		{Verb: "get", Resource: "pods", Subresource: "log"},
 		{Verb: "patch", Resource: "pods", Subresource: "ephemeralcontainers"},
 		{Verb: "update", Resource: "pods"},
 		{Verb: "deletecollection", Resource: "pods"},
