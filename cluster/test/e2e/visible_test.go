@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -41,7 +42,7 @@ func TestProgress(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if at := p.Status.Progress; at != nil && (len(seen) == 0 || *at != seen[len(seen)-1]) {
+		if at := p.Status.Progress; at != nil && (len(seen) == 0 || !equality.Semantic.DeepEqual(*at, seen[len(seen)-1])) {
 			seen = append(seen, *at)
 		}
 		if p.Status.Phase != v1alpha1.PhaseSucceeded {
