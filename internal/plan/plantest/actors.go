@@ -172,6 +172,7 @@ func (s *state) finishProvisioning(f provisioning) {
 	s.inflight = slices.DeleteFunc(s.inflight, func(x provisioning) bool { return x == f })
 	pv := newPV("pv-"+string(f.claim), s.sc.policy())
 	pv.CreationTimestamp = s.stamp()
+	s.sc.place(pv)
 	if p := s.pvcByUID(f.claim); p != nil {
 		pv.Spec.AccessModes = p.Spec.AccessModes
 	}
@@ -279,6 +280,8 @@ func (s *state) kubelet(pod *corev1.Pod, add adder) {
 	}
 	st := containerState(pod)
 	switch {
+	case disruption(pod) == taintManager:
+		add("Pod garbage collector removes worker "+pod.Name, func(s *state) { s.dropPod(pod) })
 	case pod.DeletionTimestamp != nil && st.Running != nil:
 		// Told to stop, a program may well end with 0.
 		for _, code := range []int32{143, 0} {

@@ -23,9 +23,11 @@ func (s *state) recoveries() []action {
 	}
 	if s.late != nil {
 		out = append(out, action{name: "an old leader applies " + stepName(s.late), do: func(s *state) {
-			step, uid := s.late, s.lateFor
-			s.late, s.lateFor = nil, ""
-			s.apply(step, uid, true)
+			step, uid, event := s.late, s.lateFor, s.lateEvent
+			s.late, s.lateFor, s.lateEvent = nil, "", nil
+			if s.apply(step, uid, true) {
+				s.hear(event)
+			}
 		}})
 	}
 	return out
@@ -37,6 +39,10 @@ func (s *state) users() []action {
 	add := func(name string, do func(*state)) {
 		out = append(out, action{name: "user " + name, cost: 1, do: func(s *state) { s.meddled = true; do(s) }})
 	}
+	out = s.neighbours(out)
+	if s.sc.RootOwned && !s.allowsRoot {
+		out = append(out, action{name: "user lets the worker be root", do: func(s *state) { s.allowsRoot, s.newSource = true, true }})
+	}
 	if s.sourceGen == 0 {
 		out = append(out, action{name: "user creates the source", do: func(s *state) { s.sourceGen = 1 }})
 	} else if s.sourceGen < 2 {
@@ -46,7 +52,7 @@ func (s *state) users() []action {
 		add("re-creates the source", func(s *state) { s.remadeSource, s.newSource = true, true })
 	}
 	if c := s.claim(); c == nil {
-		if !s.remade {
+		if !s.remade && !s.sc.Doomed {
 			out = append(out, action{name: "user re-creates the claim", do: func(s *state) {
 				s.remade = true
 				s.addPVC(s.sc.claim("claim-2"))
@@ -57,6 +63,9 @@ func (s *state) users() []action {
 			s.deleted = true
 			s.deletePVC(s.claim())
 		})
+		if s.sc.Doomed {
+			out[len(out)-1].cost = 0
+		}
 	}
 	if s.sc.elsewhere() {
 		s.movers(add)
@@ -140,6 +149,7 @@ func (s *state) failures() []action {
 	var out []action
 	add := func(name string, do func(*state)) { out = append(out, action{name: name, cost: 1, do: do}) }
 	for _, p := range s.pods {
+		s.hardships(p, add)
 		if containerState(p).Running != nil && p.DeletionTimestamp == nil && !s.sc.AlwaysFails {
 			add("worker "+p.Name+" fails", func(s *state) { s.endWorker(p, 1, false) })
 		}
@@ -190,10 +200,10 @@ func (e *Explorer) managerActions(s *state) []action {
 			continue
 		}
 		name := stepName(d.Step)
-		out = append(out, action{name: "manager: " + name + " (" + d.Why + ")", do: func(s *state) { s.carryOut(d.Step, uid) }})
+		out = append(out, action{name: "manager: " + name + " (" + d.Why + ")", do: func(s *state) { s.carryOut(d, uid) }})
 		if s.late == nil {
 			out = append(out, action{name: "an old leader decides to " + name + " and halts", cost: 1, do: func(s *state) {
-				s.late, s.lateFor = d.Step, uid
+				s.late, s.lateFor, s.lateEvent = d.Step, uid, d.Event
 			}})
 		}
 		if half, ok := halves(d.Step); ok {

@@ -37,10 +37,18 @@ var scenarios = []plantest.Scenario{
 	{Name: "SystemAlwaysFails", Placement: v1alpha1.PlacementSystem, AlwaysFails: true},
 	{Name: "Source", Placement: v1alpha1.PlacementSource, WaitForConsumer: true},
 	{Name: "SourceRetain", Placement: v1alpha1.PlacementSource, Retain: true},
+	{Name: "Doomed", Doomed: true},
+	{Name: "DoomedForeignVolume", Doomed: true, ForeignVolume: true},
+	{Name: "RootOwned", RootOwned: true},
+	{Name: "RootOwnedFilledImmediately", RootOwned: true, Immediately: true},
+	{Name: "Unreachable", Unreachable: true},
+	{Name: "Crowded", Crowded: true},
+	{Name: "CrowdedAlwaysFails", Crowded: true, AlwaysFails: true},
 	{Name: "Plugin", Plugin: true},
 	{Name: "PluginFails", Plugin: true, AlwaysFails: true},
 	{Name: "PluginRetain", Plugin: true, Retain: true},
 	{Name: "PluginForeignVolume", Plugin: true, ForeignVolume: true},
+	{Name: "PluginUnreachable", Plugin: true, Unreachable: true},
 	{Name: "PluginWaitForFirstConsumer", Plugin: true, WaitForConsumer: true},
 }
 

@@ -26,8 +26,11 @@ var Invariants = []string{
 	"F4 from every state, when disturbances stop, the claim is Bound or says why not",
 	"F4 no volume is ever written to twice",
 	"F5 no worker is made of a source of another namespace that is not granted",
+	"F4 no claim is begun out of its turn",
 	"F4 also when all clocks are set, back or forth",
+	"F6 a worker is root where only root may write to its volume, and nowhere else",
 	"F7 attempts are capped, spaced by back-off, and no decision repeats without end",
+	"F8 a Pod that can never reach its volume is told of",
 	"F8 at rest after success the planner has nothing to do, to say or to wait for",
 }
 
@@ -177,7 +180,7 @@ func (s *state) claimUnrest(c *corev1.PersistentVolumeClaim) string {
 	case foreign && p.Status.Phase == v1alpha1.PhaseFailed, foreign && s.meddled:
 		return ""
 	case !foreign && p.Status.Phase == v1alpha1.PhaseSucceeded:
-		return ""
+		return s.silence(d)
 	}
 	return fmt.Sprintf("F4: the claim is bound to %q and its Population says %s", c.Spec.VolumeName, p.Status.Phase)
 }

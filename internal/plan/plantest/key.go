@@ -38,6 +38,10 @@ func (s *state) key(budget bool) uint64 {
 	k.is(s.revoked)
 	k.is(s.wasRevoked)
 	k.is(s.clockSet)
+	k.is(s.allowsRoot)
+	k.is(s.crowded)
+	k.is(s.pushed)
+	k.is(s.warned)
 	if s.refused.Reason != "" {
 		k.age(s.refused.At)
 	}
@@ -56,6 +60,7 @@ func (s *state) key(budget bool) uint64 {
 	}
 	if s.late != nil {
 		k.text("late", stepName(s.late))
+		k.is(s.lateEvent != nil)
 		k.uid(string(s.lateFor))
 		s.fits(s.late, &k)
 	}
@@ -200,7 +205,7 @@ func (k *keyer) pvcs(list []*corev1.PersistentVolumeClaim) {
 func (k *keyer) pods(list []*corev1.Pod) {
 	for _, p := range sorted(list) {
 		k.meta(p)
-		k.text(p.Spec.NodeName, string(p.Status.Phase))
+		k.text(p.Spec.NodeName, string(p.Status.Phase), disruption(p))
 		k.uid(p.Annotations[populate.AnnotationPrimeUID])
 		k.phaseAge(p.CreationTimestamp.Time)
 		st := containerState(p)

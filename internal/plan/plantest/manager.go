@@ -81,7 +81,7 @@ func (s *state) observe(uid types.UID, live, rendered bool, class *storagev1.Sto
 		Now: s.now, Live: live, Namespace: namespace, Name: claimName, ClaimUID: uid,
 		System: system, Answers: s.answersFor(uid), Population: w.pop, Populator: s.populator(), Class: class,
 		Source:  populate.Source{State: populate.SourceFound, Namespace: s.sc.sourceNamespace(), UID: s.sourceUID(), Generation: s.sourceGen},
-		Refused: s.refused,
+		Refused: s.refused, Driver: s.sc.Driver(), Consumers: s.sc.farAway(),
 	}
 	switch {
 	case s.sourceGen == 0:
@@ -157,8 +157,7 @@ func (e *Explorer) decide(s *state, uid types.UID) populate.Decision {
 		live = live || d.Need&populate.NeedLive != 0
 		rendered = rendered || d.Need&populate.NeedRender != 0
 		if d.Need&populate.NeedSlot != 0 {
-			// One claim alone never waits for its turn.
-			slot = &slots.Verdict{Granted: true}
+			slot = s.verdict()
 		}
 		if before == [3]bool{live, rendered, slot != nil} {
 			s.breach("planner asks twice for the same depth, %q", d.Why)
@@ -173,7 +172,7 @@ func (e *Explorer) decide(s *state, uid types.UID) populate.Decision {
 func (s *state) apply(step populate.Step, uid types.UID, late bool) bool {
 	switch t := step.(type) {
 	case populate.CreatePopulation:
-		return s.createPopulation(t)
+		return s.createPopulation(t, late)
 	case populate.DeletePopulation:
 		if s.pop == nil || (t.UID != "" && s.pop.UID != t.UID) {
 			return false
@@ -188,6 +187,9 @@ func (s *state) apply(step populate.Step, uid types.UID, late bool) bool {
 			return false
 		}
 		s.allocated()
+		if !late {
+			s.begun(t.To)
+		}
 		s.editPop(func(p *v1alpha1.Population) { p.Spec.Attempt, p.Spec.Namespace = t.To, t.Temporaries })
 		return true
 	case populate.WriteStatus:
@@ -285,9 +287,12 @@ func metaOwner(p *v1alpha1.Population) types.UID {
 	return p.OwnerReferences[0].UID
 }
 
-func (s *state) createPopulation(t populate.CreatePopulation) bool {
+func (s *state) createPopulation(t populate.CreatePopulation, late bool) bool {
 	if s.pop != nil {
 		return false
+	}
+	if !late {
+		s.begun(t.Population.Spec.Attempt)
 	}
 	p := t.Population.DeepCopy()
 	p.UID, p.ResourceVersion, p.CreationTimestamp = s.newUID("pop"), s.nextRV(), s.stamp()
@@ -364,6 +369,9 @@ func (s *state) createPrime(t populate.CreatePrime, late bool) bool {
 func (s *state) createWorker(t populate.CreateWorker, late bool) bool {
 	prime := s.pvc(t.Worker.Namespace, t.Worker.Name)
 	made := s.pod(t.Worker.Namespace, t.Worker.Name) != nil
+	if !made && !late {
+		s.checkRoot(t.Worker)
+	}
 	if !made && s.revoked && !late {
 		s.breach("F5: worker %q is made of a source that is not granted", t.Worker.Name)
 	}
@@ -460,9 +468,12 @@ func halves(step populate.Step) (populate.Step, bool) {
 
 // carryOut applies a step for the manager that decided it. What was refused
 // before is forgotten when a write other than of the status is accepted.
-func (s *state) carryOut(step populate.Step, uid types.UID) {
-	applied := s.apply(step, uid, false)
-	switch step.(type) {
+func (s *state) carryOut(d populate.Decision, uid types.UID) {
+	applied := s.apply(d.Step, uid, false)
+	if applied {
+		s.hear(d.Event)
+	}
+	switch d.Step.(type) {
 	case populate.WriteStatus, populate.CallPlugin:
 	default:
 		if applied {

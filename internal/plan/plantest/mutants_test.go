@@ -1,6 +1,7 @@
 package plantest_test
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -200,9 +201,9 @@ func TestMutants(t *testing.T) {
 		},
 		"PrimeDeletedInAnyVersion": {
 			reason:       "A prime may have been bound to somebody's volume since it was judged",
-			scenario:     plantest.Scenario{ForeignVolume: true},
-			disturbances: 2,
-			only:         []string{"an old leader decides to delete prime", "user deletes the claim"},
+			scenario:     plantest.Scenario{ForeignVolume: true, Doomed: true},
+			disturbances: 1,
+			only:         []string{"an old leader decides to delete prime sluice-claim-1-1 and"},
 			planner: rash(func(_ *populate.Observed, d *populate.Decision) {
 				if s, ok := d.Step.(populate.DeletePrime); ok {
 					s.ResourceVersion = ""
@@ -464,9 +465,8 @@ func TestMutants(t *testing.T) {
 			}),
 		},
 	}
-	for name, tc := range elsewhereMutants() {
-		cases[name] = tc
-	}
+	maps.Copy(cases, elsewhereMutants())
+	maps.Copy(cases, hardshipMutants())
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			sc := tc.scenario

@@ -40,15 +40,27 @@ type Scenario struct {
 	Placement v1alpha1.Placement
 	// Plugin has volumes filled by a plugin instead of a worker.
 	Plugin bool
+	// Doomed has the user delete the claim some time, as a matter of course, and
+	// not create it again.
+	Doomed bool
+	// RootOwned leaves volumes to root, whatever the worker's group; the populator
+	// lets its worker be root only when a user says so.
+	RootOwned bool
+	// Unreachable has a Pod wait for the claim that can run on no node which
+	// reaches a volume of the class.
+	Unreachable bool
+	// Crowded has a neighbour filled first, and perhaps another later.
+	Crowded bool
 }
 
 const (
-	namespace   = "tenant"
-	system      = "system"
-	origin      = "origin"
-	claimName   = "data"
-	className   = "class"
-	maxAttempts = 4
+	namespace       = "tenant"
+	system          = "system"
+	origin          = "origin"
+	claimName       = "data"
+	className       = "class"
+	provisionerName = "disk.example.com"
+	maxAttempts     = 4
 )
 
 func (sc Scenario) policy() corev1.PersistentVolumeReclaimPolicy {
@@ -65,7 +77,7 @@ func (sc Scenario) class() *storagev1.StorageClass {
 	}
 	return &storagev1.StorageClass{
 		ObjectMeta:        metav1.ObjectMeta{Name: className},
-		Provisioner:       "disk.example.com",
+		Provisioner:       provisionerName,
 		ReclaimPolicy:     ptr.To(sc.policy()),
 		VolumeBindingMode: &mode,
 	}
@@ -76,7 +88,7 @@ func (sc Scenario) claim(uid string) *corev1.PersistentVolumeClaim {
 	if sc.ReadOnly {
 		c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
 	}
-	c.Annotations = map[string]string{storageProvisioner: "disk.example.com"}
+	c.Annotations = map[string]string{storageProvisioner: provisionerName}
 	if sc.Immediately {
 		c.Annotations[v1alpha1.AnnotationPopulate] = v1alpha1.PopulateImmediately
 	}

@@ -26,7 +26,7 @@ func (e *Explorer) turn(s *state, round int) (*action, patience) {
 	for _, uid := range s.claimUIDs() {
 		d := e.decide(s, uid)
 		if d.Step != nil {
-			return &action{name: "manager: " + stepName(d.Step) + " (" + d.Why + ")", do: func(s *state) { s.carryOut(d.Step, uid) }}, 0
+			return &action{name: "manager: " + stepName(d.Step) + " (" + d.Why + ")", do: func(s *state) { s.carryOut(d, uid) }}, 0
 		}
 		if d.RequeueAfter > 0 && (wait == 0 || patience(d.RequeueAfter) < wait) {
 			wait = patience(d.RequeueAfter)

@@ -71,6 +71,10 @@ type state struct {
 	// moved is that a user changed the populator's placement, revoked that the
 	// source is not granted, wasRevoked that it was not once.
 	moved, revoked, wasRevoked bool
+	// allowsRoot is that the populator lets its worker be root, crowded that it is
+	// a neighbour's turn, pushed that one came later and before the claim, warned
+	// that somebody was told of a Pod that cannot reach its volume.
+	allowsRoot, crowded, pushed, warned bool
 	// clockSet is that the clocks were set: no distance in time can be trusted.
 	clockSet bool
 	// fills are the plugin's memory, calls are under way to it, replies are what
@@ -79,10 +83,11 @@ type state struct {
 	calls   []populate.CallPlugin
 	replies []reply
 
-	frozen  *frozen
-	late    populate.Step
-	lateFor types.UID
-	refused populate.Refusal
+	frozen    *frozen
+	late      populate.Step
+	lateFor   types.UID
+	lateEvent *populate.Event
+	refused   populate.Refusal
 
 	// left is how many disturbances may yet happen; meddled says that a user
 	// interfered, forced that one took away what a plugin was writing to, slow that time passed while something could have happened.
@@ -99,7 +104,7 @@ type state struct {
 }
 
 func newState(sc *Scenario, disturbances int) *state {
-	s := &state{sc: sc, now: epoch.Add(time.Hour), left: disturbances, sourceGen: 1}
+	s := &state{sc: sc, now: epoch.Add(time.Hour), left: disturbances, sourceGen: 1, crowded: sc.Crowded}
 	if sc.LateSource {
 		s.sourceGen = 0
 	}
@@ -285,6 +290,9 @@ func (s *state) populator() *v1alpha1.Populator {
 	p.Spec.Placement = s.sc.Placement
 	if s.moved {
 		p.Spec.Placement, p.Generation = v1alpha1.PlacementClaim, 2
+	}
+	if s.allowsRoot {
+		p.Spec.Worker.RootIfNeeded, p.Generation = true, p.Generation+1
 	}
 	if s.sc.Plugin {
 		p.Spec.Worker, p.Spec.Plugin = nil, &v1alpha1.Plugin{Socket: "/run/sluice/hello.sock"}

@@ -2,12 +2,14 @@ package population
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -69,6 +71,27 @@ func (w *workersAtOnce) peak() int {
 	return w.most
 }
 
+// oneWaits returns one of several claims that says that it waits for its turn.
+// Of claims that were created in the same second, any may be the last.
+func oneWaits(t *testing.T, claims []*corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	t.Helper()
+	var waiting *corev1.PersistentVolumeClaim
+	eventually(t, soon, "one of the claims says "+v1alpha1.ReasonWaitingForSlot, func(ctx context.Context) error {
+		for _, claim := range claims {
+			p := &v1alpha1.Population{}
+			if err := kube.Get(ctx, client.ObjectKeyFromObject(claim), p); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+			if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Reason == v1alpha1.ReasonWaitingForSlot {
+				waiting = claim
+				return nil
+			}
+		}
+		return errors.New("none does")
+	})
+	return waiting
+}
+
 // TestNeverMoreWorkersThanTheLimit has ten claims of a Populator that fills two
 // at a time, and the manager killed in the middle.
 func TestNeverMoreWorkersThanTheLimit(t *testing.T) {
@@ -83,7 +106,7 @@ func TestNeverMoreWorkersThanTheLimit(t *testing.T) {
 		all[i] = newClaim(ns, fmt.Sprintf("claim-%d", i), simulate.ClassImmediate)
 		create(t, all[i])
 	}
-	waits(t, all[claims-1], v1alpha1.ReasonWaitingForSlot, 10*time.Second)
+	waiting := oneWaits(t, all)
 	eventually(t, 20*time.Second, "a worker runs", workerRuns(ns))
 	first.kill(t)
 	startManager(t, "--lease-duration=3s")
@@ -96,7 +119,7 @@ func TestNeverMoreWorkersThanTheLimit(t *testing.T) {
 	if got := workers.peak(); got > limit {
 		t.Errorf("%d workers at once, want at most %d", got, limit)
 	}
-	if got := events(t, all[claims-1]); len(got) < 2 || got[0] != "Normal "+v1alpha1.ReasonWaitingForSlot {
+	if got := events(t, waiting); len(got) < 2 || got[0] != "Normal "+v1alpha1.ReasonWaitingForSlot {
 		t.Errorf("events of the claim that waited are %q, want first that it waits", got)
 	}
 }
@@ -114,7 +137,7 @@ func TestOneClaimIsNotHeldUpByManyOfAnotherNamespace(t *testing.T) {
 		crowd[i] = newClaim(many, fmt.Sprintf("claim-%d", i), simulate.ClassImmediate)
 		create(t, crowd[i])
 	}
-	waits(t, crowd[len(crowd)-1], v1alpha1.ReasonWaitingForSlot, 10*time.Second)
+	oneWaits(t, crowd)
 	single := newClaim(few, "claim", simulate.ClassImmediate)
 	create(t, single)
 	bound(t, single, time.Minute)
