@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -54,7 +55,8 @@ var scenarios = []plantest.Scenario{
 
 func TestExplore(t *testing.T) {
 	// Most of what is allocated lives as long as the exploration.
-	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	before := debug.SetGCPercent(400)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
 	limit := 20000
 	if testing.Short() {
 		limit = 3000
@@ -64,35 +66,37 @@ func TestExplore(t *testing.T) {
 	for _, name := range plantest.Invariants {
 		t.Log(name)
 	}
-	states := 0
+	var states atomic.Int64
+	t.Cleanup(func() { t.Logf("%d states in all", states.Load()) })
 	for _, sc := range scenarios {
 		t.Run(sc.Name, func(t *testing.T) {
+			t.Parallel()
 			e := plantest.Explorer{Planner: populate.Next, Scenario: sc, Disturbances: disturbances, MaxStates: limit}
 			r := e.Explore()
-			states += r.States
+			states.Add(int64(r.States))
 			t.Logf("%d states, %d transitions, %d decisions, complete %t", r.States, r.Transitions, r.Decisions, r.Complete)
 			if r.Violation != nil {
 				t.Errorf("violation of %s", r.Violation)
 			}
 		})
 	}
-	t.Logf("%d states in all", states)
 }
 
 func TestWalk(t *testing.T) {
 	walks := setting(t, walksEnv, 60)
-	states := 0
+	var states atomic.Int64
+	t.Cleanup(func() { t.Logf("%d states in all", states.Load()) })
 	for _, sc := range scenarios {
 		t.Run(sc.Name, func(t *testing.T) {
+			t.Parallel()
 			e := plantest.Explorer{Planner: populate.Next, Scenario: sc}
 			r := e.Walk(1, walks, 150)
-			states += r.States
+			states.Add(int64(r.States))
 			if r.Violation != nil {
 				t.Errorf("violation of %s", r.Violation)
 			}
 		})
 	}
-	t.Logf("%d states in all", states)
 }
 
 // setting is a number from the environment.

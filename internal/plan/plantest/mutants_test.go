@@ -469,6 +469,7 @@ func TestMutants(t *testing.T) {
 	maps.Copy(cases, hardshipMutants())
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			sc := tc.scenario
 			sc.Name = name
 			e := plantest.Explorer{Planner: tc.planner, Scenario: sc, Disturbances: tc.disturbances, Only: tc.only, MaxStates: 30000}

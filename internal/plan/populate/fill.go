@@ -332,7 +332,8 @@ func (v *view) awaitPlugin(why string, p *corev1.PersistentVolumeClaim) (Decisio
 	switch {
 	case a != nil && (a.Done || a.Failure != nil):
 		return v.release(why, p), true
-	case left <= 0:
+	case left <= 0 && v.called(call):
+		// Whatever the clocks say, it was asked once by this process.
 		d := v.release(WhyGiveUp, p)
 		d.Event = &Event{Type: warning, Reason: v1alpha1.ReasonPluginUnavailable, Message: fmt.Sprintf(
 			"Prime %q goes although the plugin of Populator %q has not cleaned up within %s; its storage may need a look", p.Name, populator, cleanupPatience)}
@@ -344,6 +345,12 @@ func (v *view) awaitPlugin(why string, p *corev1.PersistentVolumeClaim) (Decisio
 		d.RequeueAfter = min(d.RequeueAfter, left+time.Second)
 	}
 	return d, true
+}
+
+// called says that a call was made and is over, well or not.
+func (v *view) called(call CallPlugin) bool {
+	a := v.answer(call.Call, call.ID)
+	return a != nil && !a.Pending
 }
 
 // release lets a deleted prime go as far as its plugin is concerned.
