@@ -32,6 +32,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/api/volumepopulator/v1beta1"
+	"github.com/sluice-dev/sluice/internal/event"
 	"github.com/sluice-dev/sluice/internal/kinds"
 	"github.com/sluice-dev/sluice/internal/observe"
 	"github.com/sluice-dev/sluice/internal/plan/slots"
@@ -95,6 +96,8 @@ type Parts struct {
 	Kinds *kinds.Registry
 	// Plugins are the connections to the plugins of Populators.
 	Plugins *plugin.Connections
+	// Events sends the events of all controllers.
+	Events *event.Sender
 	// Options are those that the manager was built with.
 	Options Options
 	// Now is the clock of everything that is in the manager.
@@ -154,7 +157,11 @@ func New(ctx context.Context, cfg *rest.Config, o Options, setups ...Setup) (ctr
 	if err != nil {
 		return nil, err
 	}
-	parts := Parts{Manager: mgr, Kinds: registry, Plugins: plugins, Options: o, Now: time.Now}
+	sender, err := newSender(mgr)
+	if err != nil {
+		return nil, err
+	}
+	parts := Parts{Manager: mgr, Kinds: registry, Plugins: plugins, Events: sender, Options: o, Now: time.Now}
 	for _, setup := range setups {
 		if err := setup(ctx, parts); err != nil {
 			return nil, err
@@ -166,7 +173,7 @@ func New(ctx context.Context, cfg *rest.Config, o Options, setups ...Setup) (ctr
 	if err := mgr.AddReadyzCheck("caches", cachesReady(mgr.GetCache())); err != nil {
 		return nil, fmt.Errorf("add readiness probe: %w", err)
 	}
-	return mgr, nil
+	return &process{Manager: mgr, events: sender}, nil
 }
 
 // newPlugins builds the connections to plugins, and keeps the certificate that

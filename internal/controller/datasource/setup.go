@@ -30,7 +30,7 @@ const reporter = "sluice.dev/datasource"
 func Setup(_ context.Context, p manager.Parts) error {
 	mgr := p.Manager
 	p.Kinds.Watch(registration.Kind, kinds.Full)
-	c := New(mgr.GetCache(), &registration.Finder{Cache: mgr.GetCache(), Kinds: p.Kinds}, p.Namespaces(), mgr.GetEventRecorder(reporter), p.Now)
+	c := New(mgr.GetCache(), &registration.Finder{Cache: mgr.GetCache(), Kinds: p.Kinds}, p.Namespaces(), p.Events.Recorder(reporter), p.Now)
 	w := &waker{cache: mgr.GetCache()}
 	err := builder.ControllerManagedBy(mgr).
 		Named("datasource").

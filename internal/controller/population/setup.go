@@ -92,7 +92,7 @@ func Setup(ctx context.Context, p manager.Parts) error {
 		return fmt.Errorf("add calls of plugins: %w", err)
 	}
 	turns := newLedger(p.Options.Limits, mgr.GetCache(), mgr.GetAPIReader(), p.Now)
-	c := New(observer, apply.New(mgr.GetAPIReader(), mgr.GetClient(), caller), event.New(mgr.GetEventRecorder(event.Controller)), p.Namespaces(), turns, memory, caller, p.Now)
+	c := New(observer, apply.New(mgr.GetAPIReader(), mgr.GetClient(), caller), event.New(p.Events.Recorder(event.Controller)), p.Namespaces(), turns, memory, caller, p.Now)
 	w := &waker{cache: mgr.GetCache(), kinds: p.Kinds, memory: memory, programs: programs, plugins: p.Plugins, log: mgr.GetLogger().WithName("population")}
 
 	enqueue := handler.TypedEnqueueRequestsFromMapFunc[client.Object, observe.Key]

@@ -41,7 +41,7 @@ func Setup(_ context.Context, p manager.Parts) error {
 		return err
 	}
 	mgr := p.Manager
-	recorder := mgr.GetEventRecorder(eventController)
+	recorder := p.Events.Recorder(eventController)
 	tell := func(p *v1alpha1.Populator, message string) {
 		recorder.Eventf(p, nil, corev1.EventTypeWarning, v1alpha1.ReasonPopulatorKept, "Apply", "%s", message)
 	}
