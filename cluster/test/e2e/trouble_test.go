@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,7 +18,7 @@ import (
 func trouble(t *testing.T) {
 	t.Helper()
 	mustKubectl(t, "apply", "-f", filepath.Join("testdata", "trouble.yaml"))
-	mustKubectl(t, "wait", "--for=condition=Accepted", "populator/noise", "populator/imageless", "--timeout=30s")
+	mustKubectl(t, "wait", "--for=condition=Accepted", "populator/noise", "populator/imageless", "populator/hunger", "--timeout=30s")
 }
 
 // TestTroublesomeWorkers runs workers that no simulated kubelet can play.
@@ -67,6 +69,39 @@ func TestTroublesomeWorkers(t *testing.T) {
 		create(t, pod)
 		prints(t, pod, "kept\n")
 	})
+}
+
+// TestOutOfMemory has a worker use more memory than its limit: what killed it is
+// told with the limit, it is tried again, and filled when it has to use less.
+func TestOutOfMemory(t *testing.T) {
+	trouble(t)
+	t.Parallel()
+	ns := space(t)
+	create(t, source(groupTest, "Hunger", ns, map[string]any{"bytes": 64 << 20}))
+	create(t, claimFor(ns, "claim", immediate, corev1.PersistentVolumeFilesystem, groupTest, "Hunger", "src"))
+	message := reason(t, ns, "claim", v1alpha1.ReasonWorkerFailed)
+	if !strings.Contains(message, "used more memory than its limit of 16Mi allows") || !strings.Contains(message, "will be repeated") {
+		t.Errorf("the population says %q, want the limit and that it is repeated", message)
+	}
+	p := &v1alpha1.Population{}
+	eventually(t, "the second attempt has failed too", patience, func(ctx context.Context) error {
+		var err error
+		if p, err = populationOf(ctx, ns, "claim"); err != nil {
+			return err
+		}
+		if p.Status.Phase != v1alpha1.PhaseFailed {
+			return fmt.Errorf("attempt %d is %s", p.Spec.Attempt, p.Status.Phase)
+		}
+		return nil
+	})
+	if r := p.Status.Result; r == nil || r.ExitCode == nil || *r.ExitCode != 137 || p.Spec.Attempt != 2 {
+		t.Errorf("attempt %d ended with %+v, want attempt 2 with exit code 137", p.Spec.Attempt, r)
+	}
+	mustKubectl(t, "-n", ns, "patch", "hunger", "src", "--type=merge", "-p", `{"spec":{"bytes":0}}`)
+	settled(t, ns, "claim")
+	pod := reader(ns, "claim", "file", corev1.PersistentVolumeFilesystem)
+	create(t, pod)
+	prints(t, pod, "kept\n")
 }
 
 // TestDrain drains the node that a worker runs on, as an administrator does: it

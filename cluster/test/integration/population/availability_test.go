@@ -1,6 +1,12 @@
 package population
 
 import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -8,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/cluster/simulate"
 )
 
@@ -81,6 +88,56 @@ func TestLeaseIsHandedOver(t *testing.T) {
 	// Followers look every sixth of the lease.
 	bound(t, claim, lease/2)
 	clean(t, s.namespace, 5*time.Second)
+}
+
+// TestStoppedManagerSendsItsEvents stops a manager as Kubernetes does, while the
+// event of a population that it has recorded as over is on its way: nobody would
+// tell it again.
+func TestStoppedManagerSendsItsEvents(t *testing.T) {
+	g := newGate(t)
+	p := startManagerBy(t, g.kubeconfig, "--leader-elect=false")
+	s := alone(t)
+	s.populator(t, runs(0))
+	s.source(t)
+	sent, pass := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	g.set(func(string, int) verdict {
+		return func(g *gate, w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/events") {
+				once.Do(func() { close(sent) })
+				select {
+				case <-pass:
+				case <-r.Context().Done():
+				}
+			}
+			g.next.ServeHTTP(w, r)
+		}
+	})
+	claim := s.claim("claim", simulate.ClassImmediate)
+	create(t, claim)
+	succeeded(t, claim, 20*time.Second)
+	select {
+	case <-sent:
+	case <-time.After(soon):
+		t.Fatal("no event is told")
+	}
+	stopping := make(chan struct{})
+	go func() {
+		defer close(stopping)
+		p.stop(t)
+	}()
+	// All else of the manager has ended when its probes have.
+	eventually(t, soon, "the manager has stopped all but its events", func(ctx context.Context) error {
+		if p.ready(ctx) == nil {
+			return errors.New("it is ready")
+		}
+		return nil
+	})
+	close(pass)
+	<-stopping
+	if got := events(t, claim); !slices.Contains(got, "Normal "+v1alpha1.ReasonPopulated) {
+		t.Errorf("events on the claim are %q, want that it is filled", got)
+	}
 }
 
 // TestPausedLeader stops a leader in its tracks, as a frozen machine does, until

@@ -3,6 +3,7 @@ package population
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -130,6 +131,32 @@ func TestQuota(t *testing.T) {
 				t.Errorf("%s: events on the claim are %q, want the refusal once", tc.reason, got)
 			}
 		})
+	}
+}
+
+// TestQuotaOnPopulations has no room for the record in which a claim's state is
+// kept. That too is told, once, and used when there is some.
+func TestQuotaOnPopulations(t *testing.T) {
+	s := shared(t)
+	s.populator(t, runs(0))
+	s.source(t)
+	quota := s.quota(t, corev1.ResourceList{"count/populations.sluice.dev": resource.MustParse("0")})
+	claim := s.claim("claim", simulate.ClassImmediate)
+	create(t, claim)
+	refusal := "Warning " + v1alpha1.ReasonQuotaExceeded
+	eventually(t, soon, "the claim says "+v1alpha1.ReasonQuotaExceeded, func(context.Context) error {
+		if got := events(t, claim); !slices.Contains(got, refusal) {
+			return fmt.Errorf("its events are %q", got)
+		}
+		return nil
+	})
+	if err := kube.Patch(t.Context(), quota, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"hard":{"count/populations.sluice.dev":"1"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	bound(t, claim, 20*time.Second)
+	clean(t, s.namespace, 5*time.Second)
+	if got := warningsOn(t, claim); !slices.Equal(got, []string{refusal}) {
+		t.Errorf("the warnings on the claim are %q, want the refusal once", got)
 	}
 }
 

@@ -67,6 +67,13 @@ func TestWorkerThatAlwaysFails(t *testing.T) {
 	if first.Status.Phase != v1alpha1.PhaseWaiting {
 		t.Errorf("after the first of two attempts the population is %s", first.Status.Phase)
 	}
+	// Neighbours go on.
+	other := &scene{namespace: namespace(t), kind: ownKind(t)}
+	other.populator(t, runs(0))
+	other.source(t)
+	neighbour := other.claim("claim", simulate.ClassImmediate)
+	create(t, neighbour)
+	bound(t, neighbour, soon)
 	last := &v1alpha1.Population{}
 	eventually(t, 40*time.Second, "the population has failed", func(ctx context.Context) error {
 		if err := kube.Get(ctx, client.ObjectKeyFromObject(claim), last); err != nil {
