@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -291,6 +292,8 @@ func (ob *Observer) consumers(ctx context.Context, claim *corev1.PersistentVolum
 		client.MatchingFields{IndexConsumed: claim.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list consumers of claim %q: %w", claim.Namespace+"/"+claim.Name, err)
 	}
+	// A cache lists in no order, and what is told must not change with it.
+	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return pods.Items, nil
 }
 

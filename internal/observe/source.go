@@ -60,8 +60,9 @@ func (ob *Observer) registeredElsewhere(ref SourceRef) (elsewhere, loading bool)
 }
 
 // source looks for a claim's source and lets the Populator's validations judge
-// it. Without a Populator it says no more than where the source would be. One in another namespace is not even looked for without a grant: whether
-// it exists is not for everybody to know.
+// it. Without a Populator it says no more than where the source would be. One in
+// another namespace is not even looked for without a grant: whether it exists is
+// not for everybody to know.
 func (ob *Observer) source(ctx context.Context, p *v1alpha1.Populator, ref SourceRef, claim *corev1.PersistentVolumeClaim) (s populate.Source, loading bool, err error) {
 	s.Namespace = ref.Namespace
 	if p == nil {

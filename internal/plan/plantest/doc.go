@@ -12,10 +12,12 @@
 // workers that fail, nodes that are exhausted, users who delete and re-create
 // things. A write that fails without effect (a conflict, an object that is not
 // found) leaves the state that was before it, and one that timed out though it
-// was applied the state that is after it, so these need no actions of their own. A path may hold a bounded number of them. Explore visits
-// every state that is reachable within the bound, Walk goes beyond it at
-// random, and both check the invariants in every state; from every state the
-// cluster must also come to rest well once disturbances stop.
+// was applied the state that is after it, so these need no actions of their own.
+//
+// A path may hold a bounded number of disturbances. Explore visits every state
+// that is reachable within the bound, Walk goes beyond it at random, and both
+// check the invariants in every state; from every state the cluster must also
+// come to rest well once disturbances stop.
 package plantest
 
 import "github.com/sluice-dev/sluice/internal/plan/populate"

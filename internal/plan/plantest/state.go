@@ -90,7 +90,8 @@ type state struct {
 	refused   populate.Refusal
 
 	// left is how many disturbances may yet happen; meddled says that a user
-	// interfered, forced that one took away what a plugin was writing to, slow that time passed while something could have happened.
+	// interfered, forced that one took away what a plugin was writing to, slow
+	// that time passed while something could have happened.
 	left     int
 	meddled  bool
 	forced   bool

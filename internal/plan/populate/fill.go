@@ -35,11 +35,8 @@ func awaitsPlugin(p *corev1.PersistentVolumeClaim) bool {
 // startFill decides to record and begin the fill of attempt n on the volume of
 // its prime.
 func (v *view) startFill(pv *corev1.PersistentVolume) Decision {
-	if ob := v.obstacle(); ob != nil && ob.reason != v1alpha1.ReasonWaitingForConsumer {
-		if ob.reason == v1alpha1.ReasonNotGranted {
-			ob.reason = v1alpha1.ReasonGrantRevoked
-		}
-		return v.wait(WhyWaiting, ob)
+	if d, ok := v.hindered(); ok {
+		return d
 	}
 	if !awaitsPlugin(v.prime) {
 		return v.fail(WhyOtherWay, ending{reason: v1alpha1.ReasonPluginFailed, message: fmt.Sprintf(

@@ -81,9 +81,8 @@ func volumeLabels(claim types.UID, attempt int32, role string) map[string]string
 }
 
 // ownedBy makes the claim the owner of a temporary beside it or of the
-// Population. It
-// does not block the claim's deletion: that would take a permission on claims'
-// finalizers for nothing.
+// Population. It does not block the claim's deletion: that would take a
+// permission on claims' finalizers for nothing.
 func ownedBy(claim *corev1.PersistentVolumeClaim) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{
 		APIVersion: "v1", Kind: "PersistentVolumeClaim",

@@ -13,24 +13,25 @@ import (
 // contradicts each other is judged by labels alone, so that whoever is told of is
 // certain to be in trouble.
 
-// stranded is a waiting consumer that can run on no node that reaches a volume;
-// nil if none is certain to be.
+// stranded is a waiting consumer that can run on no node that reaches a volume,
+// of several the first by name; nil if none is certain to be.
 func (v *view) stranded(pv *corev1.PersistentVolume) *corev1.Pod {
 	if pv == nil || pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil
 	}
+	var first *corev1.Pod
 	for i := range v.Consumers {
 		pod := &v.Consumers[i]
-		if pod.DeletionTimestamp != nil {
+		if pod.DeletionTimestamp != nil || first != nil && first.Name < pod.Name {
 			continue
 		}
 		if !slices.ContainsFunc(pv.Spec.NodeAffinity.Required.NodeSelectorTerms, func(t corev1.NodeSelectorTerm) bool {
 			return !shuts(t.MatchExpressions, pod)
 		}) {
-			return pod
+			first = pod
 		}
 	}
-	return nil
+	return first
 }
 
 // strandedMessage says what is wrong with a stranded consumer.

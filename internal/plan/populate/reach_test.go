@@ -84,3 +84,24 @@ func TestConsumerThatCannotReachTheVolume(t *testing.T) {
 		})
 	}
 }
+
+// TestStrandedConsumersAreToldInOneWay has the Pods of a Deployment wait for a
+// claim: caches list them in any order, and what is told must not depend on it,
+// or it would be written again and again.
+func TestStrandedConsumersAreToldInOneWay(t *testing.T) {
+	pod := func(name string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeSelector: map[string]string{zone: "b"}}}
+	}
+	told := func(pods ...corev1.Pod) string {
+		d := populate.Next(observed(live, population(1, recorded(1)), prime(primeBound), volume(func(pv *corev1.PersistentVolume) {
+			pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: selector([]corev1.NodeSelectorRequirement{demand(zone, corev1.NodeSelectorOpIn, "a")})}
+		}), worker(workerRunning(time.Minute)), func(o *populate.Observed) { o.Consumers = pods }))
+		if d.Event == nil {
+			t.Fatalf("nothing is told: %s", d.Why)
+		}
+		return d.Event.Message
+	}
+	if one, other := told(pod("web-1"), pod("web-2")), told(pod("web-2"), pod("web-1")); one != other {
+		t.Errorf("in another order it is told as %q instead of %q", other, one)
+	}
+}

@@ -44,11 +44,8 @@ func (v *view) mayCreate(step Step) (Decision, bool) {
 		return v.fail(WhyMoved, ending{reason: v1alpha1.ReasonPlacementChanged, message: fmt.Sprintf(
 			"The source or its namespace changed before there was a worker, which belongs into namespace %q now instead of %q", v.place, v.namespace)}), false
 	}
-	if ob := v.obstacle(); ob != nil && ob.reason != v1alpha1.ReasonWaitingForConsumer {
-		if ob.reason == v1alpha1.ReasonNotGranted {
-			ob.reason = v1alpha1.ReasonGrantRevoked
-		}
-		return v.wait(WhyWaiting, ob), false
+	if d, ok := v.hindered(); ok {
+		return d, false
 	}
 	if d, ok := v.nameTaken(); ok {
 		return d, false
@@ -75,6 +72,19 @@ func (v *view) mayCreate(step Step) (Decision, bool) {
 		return v.wait(WhyWaiting, ob), false
 	}
 	return Decision{}, true
+}
+
+// hindered waits where the checks of admission do not hold any more for an
+// attempt that has its prime.
+func (v *view) hindered() (Decision, bool) {
+	ob := v.obstacle()
+	if ob == nil || ob.reason == v1alpha1.ReasonWaitingForConsumer {
+		return Decision{}, false
+	}
+	if ob.reason == v1alpha1.ReasonNotGranted {
+		ob.reason = v1alpha1.ReasonGrantRevoked
+	}
+	return v.wait(WhyWaiting, ob), true
 }
 
 // notRendered is what becomes of an attempt whose worker could not be rendered.
