@@ -113,11 +113,19 @@ func TestFenceElsewhere(t *testing.T) {
 		"Privileged": {pod(data, func(p *corev1.Pod) {
 			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
 		}), "no privileged container"},
-		"HostNetwork":  {pod(helm.Namespace, func(p *corev1.Pod) { p.Spec.HostNetwork = true }), "namespace of the node"},
-		"Account":      {pod(data, func(p *corev1.Pod) { p.Spec.ServiceAccountName = "powerful" }), "workers.serviceAccounts"},
-		"OwnAccount":   {pod(helm.Namespace, func(p *corev1.Pod) { p.Spec.ServiceAccountName = "sluice-manager" }), "workers.serviceAccounts"},
-		"Token":        {pod(helm.Namespace, func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = nil }), "no credentials of the API server"},
-		"Certificates": {pod(helm.Namespace, func(p *corev1.Pod) { mount(p, "sluice-webhook-certificates") }), "no certificates"},
+		"HostNetwork":       {pod(helm.Namespace, func(p *corev1.Pod) { p.Spec.HostNetwork = true }), "namespace of the node"},
+		"Account":           {pod(data, func(p *corev1.Pod) { p.Spec.ServiceAccountName = "powerful" }), "workers.serviceAccounts"},
+		"OwnAccount":        {pod(helm.Namespace, func(p *corev1.Pod) { p.Spec.ServiceAccountName = "sluice-manager" }), "workers.serviceAccounts"},
+		"Token":             {pod(helm.Namespace, func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = nil }), "no credentials of the API server"},
+		"Certificates":      {pod(helm.Namespace, func(p *corev1.Pod) { mount(p, "sluice-webhook-certificates") }), "no certificates"},
+		"PluginCertificate": {pod(helm.Namespace, func(p *corev1.Pod) { mount(p, "sluice-plugin-client") }), "no certificates"},
+		"PluginCertificateProjected": {pod(helm.Namespace, func(p *corev1.Pod) {
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "more", VolumeSource: corev1.VolumeSource{
+				Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "sluice-plugin-client"},
+				}}}},
+			}})
+		}), "no certificates"},
 		"CertificatesByEnv": {pod(helm.Namespace, func(p *corev1.Pod) {
 			p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "sluice-webhook-certificates"},
