@@ -176,7 +176,7 @@ func (ob *Observer) render(ctx context.Context, o populate.Observed) (populate.O
 		return o, nil
 	}
 	if o.Populator.Spec.Plugin != nil {
-		o.Rendered, err = given(&o, r.Attempt)
+		o.Rendered, err = ob.given(&o, r.Attempt)
 		return o, err
 	}
 	o.Rendered = ob.Templates.Render(o.Populator, f.object, o.Claim, primeVolume(&o), r.Attempt)

@@ -34,6 +34,11 @@ type Templates interface {
 	// it is known, the volume to fill.
 	Render(p *v1alpha1.Populator, source *unstructured.Unstructured, claim *corev1.PersistentVolumeClaim,
 		volume *corev1.PersistentVolume, attempt int32) *populate.Rendered
+
+	// Given renders a worker that the Populator's plugin computed, by the rules of
+	// templates.
+	Given(p *v1alpha1.Populator, w *v1alpha1.WorkerTemplate, claim *corev1.PersistentVolumeClaim,
+		volume *corev1.PersistentVolume, attempt int32) *populate.Rendered
 }
 
 // Readings knows what running workers told of their progress.

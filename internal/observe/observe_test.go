@@ -66,6 +66,10 @@ func (f fixed) Render(_ *v1alpha1.Populator, source *unstructured.Unstructured, 
 	return &populate.Rendered{Attempt: attempt, Pod: p}
 }
 
+func (f fixed) Given(_ *v1alpha1.Populator, w *v1alpha1.WorkerTemplate, _ *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume, attempt int32) *populate.Rendered {
+	return &populate.Rendered{Attempt: attempt, Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"image": w.Image}}}}
+}
+
 // indexer collects the indexes for fake clients, which take them at building.
 type indexer struct{ builder *fake.ClientBuilder }
 

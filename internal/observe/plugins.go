@@ -11,7 +11,6 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/plan/populate"
-	"github.com/sluice-dev/sluice/internal/template"
 )
 
 // PluginReads reads what calls of plugins are about, from where observations are
@@ -94,9 +93,8 @@ func (ob *Observer) fetch(ctx context.Context, p *v1alpha1.Populator, claim *cor
 	return f, nil
 }
 
-// given renders the worker that a plugin computed for an attempt, by the rules
-// of templates.
-func given(o *populate.Observed, attempt int32) (*populate.Rendered, error) {
+// given renders the worker that a plugin computed for an attempt.
+func (ob *Observer) given(o *populate.Observed, attempt int32) (*populate.Rendered, error) {
 	pv, volume := primeVolume(o), ""
 	if pv != nil {
 		volume = pv.Name
@@ -106,13 +104,7 @@ func given(o *populate.Observed, attempt int32) (*populate.Rendered, error) {
 		if a.Call != populate.CallCompute || a.ID != id || a.Worker == nil {
 			continue
 		}
-		program, errs := template.Given(a.Worker)
-		if len(errs) > 0 {
-			return &populate.Rendered{Attempt: attempt, Reason: v1alpha1.ReasonTemplateInvalid,
-				Message: "The worker that the plugin computed is refused: " + errs.ToAggregate().Error()}, nil
-		}
-		r := program.Render(inputOf(nil, o.Claim, pv))
-		return &populate.Rendered{Attempt: attempt, Pod: r.Pod, Files: r.Files, Reason: r.Reason, Message: r.Message}, nil
+		return ob.Templates.Given(o.Populator, a.Worker, o.Claim, pv, attempt), nil
 	}
 	return nil, errors.New("render the worker of a plugin: it has computed none")
 }

@@ -107,17 +107,30 @@ func (p *Programs) Render(populator *v1alpha1.Populator, source *unstructured.Un
 	if c.program == nil {
 		return &populate.Rendered{Attempt: attempt, Reason: v1alpha1.ReasonTemplateInvalid, Message: c.problem}
 	}
-	in := inputOf(source.Object, claim, volume)
-	in.OfferImage = p.OfferImage
-	r := c.program.Render(in)
+	return rendered(c.program.Render(p.inputOf(source.Object, claim, volume)), attempt)
+}
+
+// Given implements Templates.
+func (p *Programs) Given(populator *v1alpha1.Populator, w *v1alpha1.WorkerTemplate, claim *corev1.PersistentVolumeClaim,
+	volume *corev1.PersistentVolume, attempt int32,
+) *populate.Rendered {
+	program, errs := template.Given(populator.Spec.SourceKind, w)
+	if len(errs) > 0 {
+		return &populate.Rendered{Attempt: attempt, Reason: v1alpha1.ReasonTemplateInvalid,
+			Message: "The worker that the plugin computed is refused: " + errs.ToAggregate().Error()}
+	}
+	return rendered(program.Render(p.inputOf(nil, claim, volume)), attempt)
+}
+
+func rendered(r template.Rendered, attempt int32) *populate.Rendered {
 	return &populate.Rendered{
 		Attempt: attempt, Pod: r.Pod, Files: r.Files, Objects: named(r.Objects), Reason: r.Reason, Message: r.Message,
 	}
 }
 
 // inputOf is what a worker is rendered from.
-func inputOf(source map[string]any, claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) template.Input {
-	in := template.Input{Source: source, Claim: claim}
+func (p *Programs) inputOf(source map[string]any, claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) template.Input {
+	in := template.Input{Source: source, Claim: claim, OfferImage: p.OfferImage}
 	if claim.Spec.VolumeMode != nil {
 		in.Volume.Mode = *claim.Spec.VolumeMode
 	}

@@ -8,10 +8,11 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Given compiles a worker whose values are given as they are to be: none of them
-// holds an expression, and the container sees each byte for byte, with no $(NAME)
-// expanded. It is held to the rules of templates; paths begin with worker.
-func Given(w *v1alpha1.WorkerTemplate) (*Program, field.ErrorList) {
+// Given compiles a worker for sources of a kind whose values are given as they
+// are to be: none of them holds an expression, and the container sees each byte
+// for byte, with no $(NAME) expanded. It is held to the rules of templates; paths
+// begin with worker.
+func Given(kind v1alpha1.SourceKind, w *v1alpha1.WorkerTemplate) (*Program, field.ErrorList) {
 	path := field.NewPath("worker")
 	if len(w.SourceVolumes) > 0 {
 		return nil, field.ErrorList{field.Forbidden(path.Child("sourceVolumes"),
@@ -33,7 +34,7 @@ func Given(w *v1alpha1.WorkerTemplate) (*Program, field.ErrorList) {
 	if err != nil {
 		return nil, field.ErrorList{field.InternalError(path, err)}
 	}
-	p := &Program{spec: &v1alpha1.PopulatorSpec{Worker: w}}
+	p := &Program{spec: &v1alpha1.PopulatorSpec{SourceKind: kind, Worker: w}}
 	errs := checkWorker(w, path)
 	errs = append(errs, checkPlaces(w, path)...)
 	errs = append(errs, p.compileWorker(lang, path)...)

@@ -19,7 +19,7 @@ func TestGiven(t *testing.T) {
 	}
 	for _, value := range values {
 		t.Run(value, func(t *testing.T) {
-			p, errs := Given(&v1alpha1.WorkerTemplate{
+			p, errs := Given(v1alpha1.SourceKind{}, &v1alpha1.WorkerTemplate{
 				Image: "example.com/w", Env: []corev1.EnvVar{{Name: "V", Value: value}},
 				Args: []string{value}, Files: []v1alpha1.File{{Name: "f", Content: value}},
 			})
@@ -68,7 +68,7 @@ func TestGivenRefused(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, errs := Given(&tc.worker)
+			_, errs := Given(v1alpha1.SourceKind{}, &tc.worker)
 			if len(errs) == 0 || !strings.HasPrefix(errs[0].Field, tc.path) {
 				t.Errorf("%s: got %v, want an error at %s", tc.reason, errs, tc.path)
 			}
