@@ -37,9 +37,16 @@ type claimMemory struct {
 	written map[slot]memo
 	deleted map[types.UID]time.Time
 	refused populate.Refusal
+	// told is the refusal that people were told of last.
+	told    refusalKind
 	verdict verdict
 	stale   int
 }
+
+// refusalKind is what makes two refusals one and the same to people.
+type refusalKind struct{ reason, step string }
+
+func kindOfRefusal(r populate.Refusal) refusalKind { return refusalKind{r.Reason, r.Step} }
 
 // slot is a place that one object at a time can stand in.
 type slot struct{ kind, namespace, name string }
@@ -70,11 +77,15 @@ func (m *Memory) Deleted(claim, object types.UID) {
 	m.of(claim).deleted[object] = m.now()
 }
 
-// Refused remembers why the API server refused the last write for a claim.
-func (m *Memory) Refused(claim types.UID, r populate.Refusal) {
+// Refused remembers why the API server refused the last write for a claim, and
+// returns it as it is remembered: told already, if the same was before.
+func (m *Memory) Refused(claim types.UID, r populate.Refusal) populate.Refusal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of(claim).refused = r
+	c := m.of(claim)
+	r.Told = c.told == kindOfRefusal(r)
+	c.refused = r
+	return r
 }
 
 // Told remembers that people know of the refusal.
@@ -83,12 +94,22 @@ func (m *Memory) Told(claim types.UID) {
 	defer m.mu.Unlock()
 	if c, ok := m.claims[claim]; ok {
 		c.refused.Told = true
+		c.told = kindOfRefusal(c.refused)
 	}
 }
 
-// Accepted forgets a refusal: a write succeeded, or what was refused may be
-// accepted now. It says whether there was one.
-func (m *Memory) Accepted(claim types.UID) bool {
+// Accepted forgets a refusal, and that it was told, since a write succeeded.
+func (m *Memory) Accepted(claim types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c, ok := m.claims[claim]; ok {
+		c.refused, c.told = populate.Refusal{}, refusalKind{}
+	}
+}
+
+// Retry forgets a refusal, since what was refused may be accepted now; that it
+// was told is remembered, in case it is not. It says whether there was one.
+func (m *Memory) Retry(claim types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c, ok := m.claims[claim]

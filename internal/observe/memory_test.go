@@ -118,11 +118,39 @@ func TestMemoryOfRefusals(t *testing.T) {
 	if got := m.RefusedClaims(); len(got) != 1 || got[0] != testClaim {
 		t.Errorf("refused claims are %v", got)
 	}
-	if !m.Accepted(testClaim) || m.Accepted(testClaim) {
+	if !m.Retry(testClaim) || m.Retry(testClaim) {
 		t.Error("a refusal is forgotten once, and only then")
 	}
 	if got := m.RefusedClaims(); len(got) != 0 {
 		t.Errorf("refused claims are %v, want none", got)
+	}
+}
+
+func TestMemoryOfWhatWasTold(t *testing.T) {
+	full, elsewhere := populate.Refusal{Reason: "QuotaExceeded", Step: "a"}, populate.Refusal{Reason: "QuotaExceeded", Step: "b"}
+	cases := map[string]struct {
+		reason string
+		then   func(*testMemory)
+		next   populate.Refusal
+		want   bool
+	}{
+		"Again":     {"it was told", func(*testMemory) {}, full, true},
+		"Retried":   {"there was room for somebody, and not for this claim", func(m *testMemory) { m.Retry(testClaim) }, full, true},
+		"Elsewhere": {"another thing is refused", func(*testMemory) {}, elsewhere, false},
+		"Accepted":  {"what was accepted and is refused again is news", func(m *testMemory) { m.Accepted(testClaim) }, full, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := newTestMemory()
+			if m.Refused(testClaim, full).Told {
+				t.Error("nobody was told yet")
+			}
+			m.Told(testClaim)
+			tc.then(m)
+			if got := m.Refused(testClaim, tc.next).Told; got != tc.want {
+				t.Errorf("%s: told %t, want %t", tc.reason, got, tc.want)
+			}
+		})
 	}
 }
 

@@ -184,9 +184,7 @@ func (c *Controller) take(o populate.Observed, d populate.Decision, out apply.Ou
 	case out.Refused != nil:
 		refused := *out.Refused
 		refused.At, refused.Step = o.Now, populate.Kind(d.Step)
-		refused.Told = o.Refused.Told && o.Refused.Reason == refused.Reason && o.Refused.Step == refused.Step
-		c.memory.Refused(o.ClaimUID, refused)
-		o.Refused = refused
+		o.Refused = c.memory.Refused(o.ClaimUID, refused)
 	case err != nil && !workerInDoubt(d.Step, out):
 	case !tells(d.Step):
 		c.memory.Accepted(o.ClaimUID)

@@ -174,7 +174,7 @@ func (w *waker) refused(ctx context.Context, namespace string) []observe.Key {
 	var keys []observe.Key
 	for _, uid := range w.memory.RefusedClaims() {
 		for _, k := range w.byUID(ctx, uid) {
-			if (k.Namespace == namespace || w.filledIn(ctx, k) == namespace) && w.memory.Accepted(uid) {
+			if (k.Namespace == namespace || w.filledIn(ctx, k) == namespace) && w.memory.Retry(uid) {
 				keys = append(keys, k)
 			}
 		}
@@ -210,7 +210,7 @@ func (w *waker) kindChanged(ctx context.Context, c kinds.Change) []observe.Key {
 		keys = w.list(ctx, client.MatchingFields{observe.IndexSource: ref.String()})
 	}
 	for _, k := range keys {
-		w.memory.Accepted(k.UID) // whatever was refused, it may be rendered otherwise now
+		w.memory.Retry(k.UID) // whatever was refused, it may be rendered otherwise now
 	}
 	return keys
 }
@@ -229,7 +229,7 @@ func (w *waker) populators() handler.TypedEventHandler[client.Object, observe.Ke
 			w.kinds.Watch(kind, kinds.Metadata)
 		}
 		for _, k := range w.list(ctx, client.MatchingFields{observe.IndexSourceKind: kind.String()}) {
-			w.memory.Accepted(k.UID)
+			w.memory.Retry(k.UID)
 			q.Add(k)
 		}
 	}
