@@ -12,6 +12,8 @@ const (
 	ManagerRef = "images.sluice.dev/sluice-manager:dev"
 	// WorkerRef is the worker of the sources that Sluice ships.
 	WorkerRef = "images.sluice.dev/sluice-worker:dev"
+	// PluginRef is the plugin of examples/plugin-go.
+	PluginRef = "images.sluice.dev/plugin-go:dev"
 	// PauseRef is the sandbox image of the embedded nodes.
 	PauseRef = "cluster.sluice.dev/pause:1"
 	// BusyboxRef is what `image: busybox:latest` in a manifest means.
@@ -22,15 +24,16 @@ const (
 const (
 	Manager = "sluice-manager"
 	Worker  = "sluice-worker"
+	Plugin  = "plugin-go"
 	Pause   = "pause"
 	Busybox = "busybox"
 )
 
 // refs are the references by name.
-var refs = map[string]string{Manager: ManagerRef, Worker: WorkerRef, Pause: PauseRef, Busybox: BusyboxRef}
+var refs = map[string]string{Manager: ManagerRef, Worker: WorkerRef, Plugin: PluginRef, Pause: PauseRef, Busybox: BusyboxRef}
 
 // Names returns the name of every image in the order in which Build makes them.
-func Names() []string { return []string{Pause, Busybox, Manager, Worker} }
+func Names() []string { return []string{Pause, Busybox, Manager, Worker, Plugin} }
 
 // nonRoot is the user that Sluice's own images run as: no name, no shell, and
 // the same number that the rest of the container world uses for it.
@@ -61,6 +64,7 @@ type goProgram struct {
 var programs = map[string]goProgram{
 	Manager: {module: ".", pkg: "./cmd/sluice-manager"},
 	Worker:  {module: ".", pkg: "./cmd/sluice-worker"},
+	Plugin:  {module: ".", pkg: "./examples/plugin-go"},
 	Pause:   {module: "cluster", pkg: "./cmd/pause"},
 }
 
