@@ -68,6 +68,17 @@ func TestWrongPopulatorIsRefused(t *testing.T) {
 			"Worker and plugin exclude each other.",
 			func(p *v1alpha1.Populator) { p.Spec.Plugin = &v1alpha1.Plugin{Socket: "/run/sluice/x"} }, []string{"spec", "exactly one of worker and plugin"},
 		},
+		"PluginSocket": {
+			"A plugin beside the manager listens in the folder that they share.",
+			func(p *v1alpha1.Populator) { p.Spec.Worker, p.Spec.Plugin = nil, &v1alpha1.Plugin{Socket: "/tmp/x"} }, []string{"spec.plugin.socket"},
+		},
+		"PluginAuthority": {
+			"One behind a Service is known by the authority of its certificate.",
+			func(p *v1alpha1.Populator) {
+				p.Spec.Worker, p.Spec.Plugin = nil, &v1alpha1.Plugin{Service: &v1alpha1.PluginService{Namespace: "vendor", Name: "plugin", CABundle: []byte("not PEM")}}
+			},
+			[]string{"spec.plugin.service.caBundle", "as PEM"},
+		},
 		"NoImage": {
 			"A worker has an image.",
 			func(p *v1alpha1.Populator) { p.Spec.Worker.Image = "" }, []string{"spec.worker.image"},
