@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -58,7 +58,19 @@ func startManager(t *testing.T, args ...string) *process {
 // startManagerBy is startManager with another way to the API server.
 func startManagerBy(t *testing.T, kubeconfig string, args ...string) *process {
 	t.Helper()
-	p, err := launch(kubeconfig, args...)
+	return started(t, []string{program}, kubeconfig, args...)
+}
+
+// startManagerWith is startManager with another file of hosts in the place of the
+// machine's.
+func startManagerWith(t *testing.T, hosts string, args ...string) *process {
+	t.Helper()
+	return started(t, []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/hosts && exec "$@"`, hosts, program}, cluster.Kubeconfig, args...)
+}
+
+func started(t *testing.T, command []string, kubeconfig string, args ...string) *process {
+	t.Helper()
+	p, err := launch(command, kubeconfig, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +87,7 @@ func startManagerBy(t *testing.T, kubeconfig string, args ...string) *process {
 // sharedProcess is the manager of all tests that run beside each other. It starts with
 // the first of them, when those that need managers of their own are over, and
 // ends with the cluster.
-var sharedProcess = sync.OnceValues(func() (*process, error) { return launch(cluster.Kubeconfig) })
+var sharedProcess = sync.OnceValues(func() (*process, error) { return launch([]string{program}, cluster.Kubeconfig) })
 
 // sharedManager waits until the shared manager is ready. What it said about the
 // test is shown if that fails.
@@ -103,21 +115,19 @@ func managerOn(namespace string) string {
 	return out.String()
 }
 
-// launch starts a manager, which ends with the test's process at the latest.
-func launch(kubeconfig string, args ...string) (*process, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// launch starts a manager by a command, which ends with the test's process at the
+// latest.
+func launch(command []string, kubeconfig string, args ...string) (*process, error) {
+	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	p := &process{log: &logBuffer{}, ended: make(chan struct{}), health: l.Addr().String()}
-	if err := l.Close(); err != nil {
-		return nil, err
-	}
-	args = append([]string{
-		"--kubeconfig=" + kubeconfig, "--namespace=kube-node-lease", "--metrics-address=0",
+	p := &process{log: &logBuffer{}, ended: make(chan struct{}), health: fmt.Sprintf("127.0.0.1:%d", port)}
+	args = slices.Concat(command[1:], []string{
+		"--kubeconfig=" + kubeconfig, "--namespace=" + systemNamespace, "--metrics-address=0",
 		"--health-address=" + p.health, "--webhook-port=0", "--log-format=text", "-v=1",
-	}, args...)
-	p.cmd = exec.Command(program, args...)
+	}, args)
+	p.cmd = exec.Command(command[0], args...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
