@@ -34,10 +34,10 @@ func hello(name string, change ...func(*v1alpha1.Populator)) *v1alpha1.Populator
 	return p
 }
 
-func judged(status metav1.ConditionStatus, generation int64) func(*v1alpha1.Populator) {
+func judged(status metav1.ConditionStatus) func(*v1alpha1.Populator) {
 	return func(p *v1alpha1.Populator) {
-		p.Status.ObservedGeneration = generation
-		p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: status, ObservedGeneration: generation, Reason: "X"}}
+		p.Status.ObservedGeneration = 1
+		p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: status, ObservedGeneration: 1, Reason: "X"}}
 	}
 }
 
@@ -83,9 +83,9 @@ func TestJudge(t *testing.T) {
 		"ManyErrors": {"Of many errors the first few are said.", func(s *situation) {
 			s.populator.Spec.Worker.Env[0].Value = "${a}${b}${c}${d}${e}"
 		}, v1alpha1.ReasonTemplateInvalid, []string{"and 2 more"}},
-		"Younger": {"The oldest serves.", func(s *situation) { s.oldest = hello("older", judged(metav1.ConditionTrue, 1)) }, v1alpha1.ReasonConflictingPopulator, []string{`"older"`, "serves"}},
+		"Younger": {"The oldest serves.", func(s *situation) { s.oldest = hello("older", judged(metav1.ConditionTrue)) }, v1alpha1.ReasonConflictingPopulator, []string{`"older"`, "serves"}},
 		"YoungerOfBad": {"Also when it is not accepted: a correction would make two of them serve.", func(s *situation) {
-			s.oldest = hello("older", judged(metav1.ConditionFalse, 1))
+			s.oldest = hello("older", judged(metav1.ConditionFalse))
 		}, v1alpha1.ReasonConflictingPopulator, []string{`"older"`, "not accepted itself"}},
 		"Foreign":  {"Another controller would fill as well.", func(s *situation) { s.foreign = []string{"theirs"} }, v1alpha1.ReasonConflictingPopulator, []string{`"theirs"`, "replacesExisting"}},
 		"Replaces": {"Unless the administrator says that it is gone.", func(s *situation) { s.foreign = []string{"theirs"}; s.populator.Spec.ReplacesExisting = true }, v1alpha1.ReasonAccepted, nil},
@@ -116,7 +116,7 @@ func TestJudge(t *testing.T) {
 		}, v1alpha1.ReasonSourceKindNotReadable, []string{"the server is currently unable"}},
 		"UnavailableLater": {"But does not withdraw what was accepted.", func(s *situation) {
 			s.source = kinds.State{Status: kinds.NotReadable, Detail: "the server is currently unable"}
-			judged(metav1.ConditionTrue, 1)(s.populator)
+			judged(metav1.ConditionTrue)(s.populator)
 		}, "", nil},
 		"SourceStarting":        {"While the kind is being read there is no verdict.", func(s *situation) { s.source.Status = kinds.Starting }, "", nil},
 		"SourceUnwatched":       {"Nor before.", func(s *situation) { s.source.Status = kinds.Unwatched }, "", nil},

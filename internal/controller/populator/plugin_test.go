@@ -15,7 +15,7 @@ func TestJudgePlugin(t *testing.T) {
 	info := &v1alpha1.PluginInfo{Name: "vendor.example", Capabilities: []v1alpha1.PluginCapability{v1alpha1.PluginFills}}
 	down := errors.New("no answer from the plugin at socket /run/sluice/x: refused")
 	known := func(p *v1alpha1.Populator) { p.Status.Plugin = info }
-	accepted := judged(metav1.ConditionTrue, 1)
+	accepted := judged(metav1.ConditionTrue)
 	now := time.Unix(1000, 0)
 	cases := map[string]struct {
 		reason string
@@ -50,7 +50,7 @@ func TestJudgePlugin(t *testing.T) {
 			want:   v1alpha1.ReasonPluginUnavailable, says: "No answer", again: askSooner, plugin: info,
 		},
 		"RefusedAndSilent": {
-			reason: "One that was not accepted stays so.", before: []func(*v1alpha1.Populator){judged(metav1.ConditionFalse, 1), known}, err: down,
+			reason: "One that was not accepted stays so.", before: []func(*v1alpha1.Populator){judged(metav1.ConditionFalse), known}, err: down,
 			want: v1alpha1.ReasonPluginUnavailable, says: "No answer", again: askSooner, plugin: info,
 		},
 	}
