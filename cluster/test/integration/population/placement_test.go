@@ -10,12 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -24,8 +20,6 @@ import (
 
 // systemNamespace is the manager's own, as startManager has it.
 const systemNamespace = "kube-node-lease"
-
-var grantKind = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1beta1", Kind: "ReferenceGrant"}
 
 // placement gives the populator one.
 func placement(p v1alpha1.Placement) func(*v1alpha1.Populator) {
@@ -112,59 +106,6 @@ func TestPlacementSweptWithoutClaim(t *testing.T) {
 	eventually(t, 20*time.Second, "a manager that starts sweeps", letGo(claim))
 }
 
-func TestPlacementSourceAndGrant(t *testing.T) {
-	startManager(t)
-	ns, data := namespace(t), namespace(t)
-	populator(t, runs(time.Second), placement(v1alpha1.PlacementSource))
-	hello(t, data)
-	claim := newClaim(ns, "granted", simulate.ClassImmediate)
-	claim.Annotations = map[string]string{v1alpha1.AnnotationSourceNamespace: data}
-	create(t, claim)
-	p := waits(t, claim, v1alpha1.ReasonNotGranted, 5*time.Second)
-	if m := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(m, "ReferenceGrant of the Gateway API is installed") {
-		t.Errorf("message %q does not say that the kind is missing", m)
-	}
-
-	// The kind comes later, and is noticed.
-	installGrants(t)
-	grant(t, data, "wrong-kind", ns, "Other", "")
-	grant(t, data, "wrong-name", ns, tutorialKind.Kind, "other")
-	eventually(t, 30*time.Second, "the message speaks of grants that were read", func(ctx context.Context) error {
-		if err := kube.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
-			return err
-		}
-		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
-		if c.Reason != v1alpha1.ReasonNotGranted || strings.Contains(c.Message, "installed") {
-			return fmt.Errorf("%s: %s", c.Reason, c.Message)
-		}
-		return nil
-	})
-	right := grant(t, data, "by-name", ns, tutorialKind.Kind, sourceName)
-	bound(t, claim, 15*time.Second)
-	p = succeeded(t, claim, 10*time.Second)
-	if p.Spec.Namespace != data || p.Status.Source == nil || p.Status.Source.Namespace != data {
-		t.Errorf("the record says namespace %q and source %+v, want both in %q", p.Spec.Namespace, p.Status.Source, data)
-	}
-	eventually(t, 10*time.Second, "the claim is let go", letGo(claim))
-
-	// A grant that is taken back stops a worker.
-	late := newClaim(ns, "revoked", simulate.ClassImmediate)
-	late.Annotations = map[string]string{v1alpha1.AnnotationSourceNamespace: data}
-	create(t, late)
-	eventually(t, 20*time.Second, "worker is there", func(ctx context.Context) error {
-		left, err := temporaries(ctx, late)
-		if err == nil && len(left) < 2 {
-			err = fmt.Errorf("temporaries %v", left)
-		}
-		return err
-	})
-	gone(t, right)
-	waits(t, late, v1alpha1.ReasonGrantRevoked, 5*time.Second)
-	eventually(t, 15*time.Second, "the volume that was begun is gone", noVolumes(data))
-	gone(t, late)
-	eventually(t, 10*time.Second, "the claim is let go", letGo(late))
-}
-
 // letGo says what keeps a claim from being rid of us: its finalizer, or a
 // temporary in any namespace.
 func letGo(claim *corev1.PersistentVolumeClaim) func(context.Context) error {
@@ -205,49 +146,4 @@ func temporaries(ctx context.Context, claim *corev1.PersistentVolumeClaim) ([]st
 		out = append(out, workers.Items[i].Namespace+"/"+workers.Items[i].Name)
 	}
 	return out, nil
-}
-
-// installGrants makes the kind ReferenceGrant, as much of it as is looked at,
-// and removes it when the test ends.
-func installGrants(t *testing.T) {
-	t.Helper()
-	open := true
-	crd := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        "referencegrants." + grantKind.Group,
-			Annotations: map[string]string{"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/gateway-api/pull/1"},
-		},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: grantKind.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "referencegrants", Singular: "referencegrant", Kind: grantKind.Kind, ListKind: "ReferenceGrantList"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: grantKind.Version, Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", XPreserveUnknownFields: &open,
-				}},
-			}},
-		},
-	}
-	create(t, crd)
-	t.Cleanup(func() { gone(t, crd) })
-}
-
-// grant lets claims of a namespace refer to sources of a kind, all or one.
-func grant(t *testing.T, in, name, claims, kind, source string) *unstructured.Unstructured {
-	t.Helper()
-	to := map[string]any{"group": tutorialKind.Group, "kind": kind}
-	if source != "" {
-		to["name"] = source
-	}
-	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"from": []any{map[string]any{"group": "", "kind": "PersistentVolumeClaim", "namespace": claims}},
-		"to":   []any{to},
-	}}}
-	u.SetGroupVersionKind(grantKind)
-	u.SetNamespace(in)
-	u.SetName(name)
-	eventually(t, 10*time.Second, "grant "+name+" is made", func(ctx context.Context) error {
-		return client.IgnoreAlreadyExists(kube.Create(ctx, u.DeepCopy())) // the kind may be new
-	})
-	return u
 }
