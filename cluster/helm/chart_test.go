@@ -8,6 +8,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -233,5 +234,43 @@ func TestLeastPrivilege(t *testing.T) {
 				t.Errorf("%s: -want +got\n%s", key, diff)
 			}
 		}
+	}
+}
+
+// TestUninstallHook holds what runs before the chart goes to the manager's
+// identity and to the one right that it has beside.
+func TestUninstallHook(t *testing.T) {
+	hooks, err := chart(map[string]any{"tolerations": []any{map[string]any{"operator": "Exists"}}}).Hooks(t.Context(), config.Kubernetes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	objects := map[string]runtime.Object{}
+	for _, text := range hooks {
+		o, kind, err := decoder.Decode([]byte(text), nil, nil)
+		if err != nil {
+			t.Fatalf("decode: %v\n%s", err, text)
+		}
+		meta, ok := o.(metav1.Object)
+		if !ok || meta.GetAnnotations()["helm.sh/hook"] != "pre-delete" {
+			t.Errorf("%s is a hook for something else", kind)
+			continue
+		}
+		objects[kind.Kind+"/"+meta.GetName()] = o
+	}
+	role := object[*rbacv1.Role](t, objects, "Role/sluice-uninstall")
+	want := []rbacv1.PolicyRule{{APIGroups: []string{"apps"}, Resources: []string{"deployments/scale"}, ResourceNames: []string{"sluice-manager"}, Verbs: []string{"patch"}}}
+	if diff := cmp.Diff(want, role.Rules); diff != "" {
+		t.Errorf("rights of the hook: -want +got\n%s", diff)
+	}
+	object[*rbacv1.RoleBinding](t, objects, "RoleBinding/sluice-uninstall")
+	pod := object[*batchv1.Job](t, objects, "Job/sluice-uninstall").Spec.Template
+	if pod.Spec.ServiceAccountName != "sluice-manager" || len(pod.Spec.Tolerations) != 1 {
+		t.Errorf("the Job runs as %q with tolerations %v", pod.Spec.ServiceAccountName, pod.Spec.Tolerations)
+	}
+	if pod.Labels["app.kubernetes.io/component"] == "manager" {
+		t.Error("the Job's Pod is one of the managers' to their Deployment and Services")
 	}
 }

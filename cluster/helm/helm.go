@@ -118,28 +118,54 @@ func (r Release) Uninstall() error {
 }
 
 // Template renders the chart for a Kubernetes version without a cluster and
-// returns its manifests.
+// returns its manifests, without those of its hooks.
 func (r Release) Template(ctx context.Context, kubernetes string) (string, error) {
+	a, err := r.render(ctx, kubernetes)
+	if err != nil {
+		return "", err
+	}
+	return a.Manifest(), nil
+}
+
+// Hooks renders the chart as Template does and returns the manifest of each of
+// its hooks.
+func (r Release) Hooks(ctx context.Context, kubernetes string) ([]string, error) {
+	a, err := r.render(ctx, kubernetes)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, h := range a.Hooks() {
+		hook, err := release.NewHookAccessor(h)
+		if err != nil {
+			return nil, fmt.Errorf("read rendered hook of chart %q: %w", r.Chart, err)
+		}
+		out = append(out, hook.Manifest())
+	}
+	return out, nil
+}
+
+func (r Release) render(ctx context.Context, kubernetes string) (release.Accessor, error) {
 	c, err := loader.Load(r.Chart)
 	if err != nil {
-		return "", fmt.Errorf("load chart %q: %w", r.Chart, err)
+		return nil, fmt.Errorf("load chart %q: %w", r.Chart, err)
 	}
 	version, err := common.ParseKubeVersion(kubernetes)
 	if err != nil {
-		return "", fmt.Errorf("parse Kubernetes version %q: %w", kubernetes, err)
+		return nil, fmt.Errorf("parse Kubernetes version %q: %w", kubernetes, err)
 	}
 	install := action.NewInstall(action.NewConfiguration(action.ConfigurationSetLogger(r.log())))
 	install.ReleaseName, install.Namespace = r.Name, r.Namespace
 	install.DryRunStrategy, install.KubeVersion, install.APIVersions = action.DryRunClient, version, r.APIVersions
 	done, err := install.RunWithContext(ctx, c, r.Values)
 	if err != nil {
-		return "", fmt.Errorf("render chart %q: %w", r.Chart, err)
+		return nil, fmt.Errorf("render chart %q: %w", r.Chart, err)
 	}
 	a, err := release.NewAccessor(done)
 	if err != nil {
-		return "", fmt.Errorf("read rendered chart %q: %w", r.Chart, err)
+		return nil, fmt.Errorf("read rendered chart %q: %w", r.Chart, err)
 	}
-	return a.Manifest(), nil
+	return a, nil
 }
 
 // Lint returns what Helm's own checks find wrong with the chart, warnings

@@ -63,6 +63,20 @@ func command() *cobra.Command {
 		o.Namespace = "sluice-system"
 	}
 	format, verbosity, webhookPort := "json", 0, 9443
+	// connect sets the logger up and finds the cluster.
+	connect := func() (*rest.Config, error) {
+		logger, err := newLogger(format, verbosity)
+		if err != nil {
+			return nil, err
+		}
+		ctrl.SetLogger(logger)
+		klog.SetLogger(logger)
+		cfg, err := ctrl.GetConfig()
+		if err != nil {
+			return nil, fmt.Errorf("find the cluster: %w", err)
+		}
+		return cfg, nil
+	}
 	cmd := &cobra.Command{
 		Use:           "sluice-manager",
 		Short:         "Fill volumes from any data source",
@@ -70,24 +84,21 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			logger, err := newLogger(format, verbosity)
+			cfg, err := connect()
 			if err != nil {
 				return err
-			}
-			ctrl.SetLogger(logger)
-			klog.SetLogger(logger)
-			cfg, err := ctrl.GetConfig()
-			if err != nil {
-				return fmt.Errorf("find the cluster: %w", err)
 			}
 			return run(cmd.Context(), cfg, o, webhookPort)
 		},
 	}
+	all := cmd.PersistentFlags()
+	all.AddGoFlag(flag.Lookup("kubeconfig"))
+	all.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the manager itself")
+	all.DurationVar(&o.LeaseDuration, "lease-duration", o.LeaseDuration, "how long a dead leader's lease holds up the others")
+	all.StringVar(&format, "log-format", format, "json or text")
+	all.IntVarP(&verbosity, "verbosity", "v", verbosity, "0: changes of state, 1: every step")
 	f := cmd.Flags()
-	f.AddGoFlag(flag.Lookup("kubeconfig"))
-	f.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the manager itself")
 	f.BoolVar(&o.LeaderElection, "leader-elect", o.LeaderElection, "let one replica lead; needed with more than one")
-	f.DurationVar(&o.LeaseDuration, "lease-duration", o.LeaseDuration, "how long a dead leader's lease holds up the others")
 	f.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "requests per second to the API server; negative: no limit but the server's own priority and fairness")
 	f.IntVar(&o.Burst, "kube-api-burst", o.Burst, "requests at once beyond --kube-api-qps")
 	f.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, `where to serve metrics; "0" serves none`)
@@ -106,8 +117,7 @@ func command() *cobra.Command {
 	f.IntVar(&webhookPort, "webhook-port", webhookPort, "where to serve admission webhooks; 0 serves none")
 	f.StringArrayVar(&o.ExcludedNamespaces, "exclude-namespace", nil, "namespace to keep out of, beside kube-system and the manager's own; may be repeated")
 	f.StringVar(&o.Populators, "populators", "", "directory with Populators to apply, one in each file *.yaml; empty applies none")
-	f.StringVar(&format, "log-format", format, "json or text")
-	f.IntVarP(&verbosity, "verbosity", "v", verbosity, "0: changes of state, 1: every step")
+	cmd.AddCommand(uninstallCommand(&o, connect))
 	return cmd
 }
 
