@@ -55,7 +55,7 @@ func TestUninstall(t *testing.T) {
 
 	eventually(t, "nothing of the chart is left", patience, func(ctx context.Context) error {
 		left, err := kubectl(ctx, "get", "-A", "-o", "name", "-l", "app.kubernetes.io/name=sluice",
-			"deployments,replicasets,pods,services,endpointslices,serviceaccounts,leases,secrets,poddisruptionbudgets,roles,rolebindings,"+
+			"deployments,replicasets,jobs,pods,services,endpointslices,serviceaccounts,leases,secrets,poddisruptionbudgets,roles,rolebindings,"+
 				"clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,"+
 				"validatingadmissionpolicies,validatingadmissionpolicybindings")
 		if err == nil && strings.TrimSpace(left) != "" {
