@@ -274,3 +274,17 @@ func TestUninstallHook(t *testing.T) {
 		t.Error("the Job's Pod is one of the managers' to their Deployment and Services")
 	}
 }
+
+// TestSourcesAreNotDroppedForWantOfAManager shows that a claim which names a
+// namespace is refused while nobody can mark it, and not bound empty.
+func TestSourcesAreNotDroppedForWantOfAManager(t *testing.T) {
+	objects := render(t, map[string]any{})
+	hooks := object[*admissionregistrationv1.MutatingWebhookConfiguration](t, objects, "MutatingWebhookConfiguration/sluice").Webhooks
+	if len(hooks) != 1 || hooks[0].Name != "marks.sluice.dev" || *hooks[0].FailurePolicy != admissionregistrationv1.Fail || len(hooks[0].MatchConditions) != 1 {
+		t.Errorf("the webhooks that change claims are %+v, want one that fails closed, for the claims that need it", hooks)
+	}
+	policy := object[*admissionregistrationv1.ValidatingAdmissionPolicy](t, objects, "ValidatingAdmissionPolicy/sluice-dropped-sources")
+	if *policy.Spec.FailurePolicy != admissionregistrationv1.Fail {
+		t.Errorf("the policy against dropped sources has failure policy %q", *policy.Spec.FailurePolicy)
+	}
+}
