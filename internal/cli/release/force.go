@@ -34,5 +34,9 @@ func Force(ctx context.Context, to client.Client, claim types.NamespacedName, sy
 	if err != nil {
 		err = fmt.Errorf("release claim %q: %w", claim, err)
 	}
-	return strings.Split(strings.TrimSpace(said.String()), "\n"), err
+	did := strings.Split(strings.TrimSpace(said.String()), "\n")
+	for _, l := range p.Left {
+		did = append(did, "left "+describe(l)+", whose volume was there before it")
+	}
+	return did, err
 }

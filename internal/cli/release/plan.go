@@ -47,6 +47,8 @@ type Plan struct {
 	// Primes are those that wait for their plugin and shall not any more: the
 	// plugin's finalizer goes once they are deleted.
 	Primes []*corev1.PersistentVolumeClaim
+	// Left are primes that stay, since somebody's volume would go with them.
+	Left []client.Object
 	// Notes tell what is left alone, and what stays.
 	Notes []string
 	// Objection is why the release should not be done; --force overrides it.
@@ -66,6 +68,9 @@ func Make(f Facts) Plan {
 		case o.GetDeletionTimestamp() != nil:
 			p.Await = append(p.Await, o)
 			p.Notes = append(p.Notes, fmt.Sprintf("%s is being deleted already", describe(o)))
+		case takesAlong(f, o):
+			p.Left = append(p.Left, o)
+			p.Notes = append(p.Notes, fmt.Sprintf("%s is left alone: its volume, which was there before it, would be deleted with it; set the volume's reclaim policy to Retain and repeat", describe(o)))
 		default:
 			p.Delete = append(p.Delete, o)
 		}
@@ -122,6 +127,23 @@ func temporary(o client.Object, claim types.UID) bool {
 		o.GetName() == strings.TrimSuffix(name(claim, 0), "0")+o.GetLabels()[v1alpha1.LabelAttempt]
 }
 
+// takesAlong says that a volume of somebody's would be deleted with a prime that
+// Kubernetes has matched with it.
+func takesAlong(f Facts, o client.Object) bool {
+	prime, ok := o.(*corev1.PersistentVolumeClaim)
+	return ok && slices.ContainsFunc(f.Volumes, func(pv corev1.PersistentVolume) bool {
+		return pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain && populate.Matched(prime, &pv)
+	})
+}
+
+// somebodys says that a volume was there before the prime that it is bound to.
+func somebodys(f Facts, pv *corev1.PersistentVolume) bool {
+	return slices.ContainsFunc(f.Labelled, func(o client.Object) bool {
+		prime, ok := o.(*corev1.PersistentVolumeClaim)
+		return ok && populate.Matched(prime, pv)
+	})
+}
+
 // rank puts workers before what they use.
 func rank(o client.Object) int {
 	switch o.(type) {
@@ -141,6 +163,8 @@ func fate(f Facts, pv *corev1.PersistentVolume) string {
 		return ""
 	case ref.UID == f.Claim.UID:
 		return fmt.Sprintf("Volume %s is the claim's own and stays", pv.Name)
+	case somebodys(f, pv):
+		return fmt.Sprintf("Volume %s was there before its prime and stays; once the prime is gone, remove spec.claimRef to make it available again", pv.Name)
 	case pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain:
 		return fmt.Sprintf("Volume %s stays, half filled: its reclaim policy is Retain", pv.Name)
 	}

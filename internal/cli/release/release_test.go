@@ -67,6 +67,13 @@ func volume(policy corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolum
 		PersistentVolumeReclaimPolicy: policy, ClaimRef: &corev1.ObjectReference{UID: "prime"}}}
 }
 
+// matched is a volume of somebody's that Kubernetes has matched with the prime.
+func matched(policy corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolume {
+	pv := volume(policy)
+	pv.Annotations = map[string]string{"pv.kubernetes.io/bound-by-controller": "yes"}
+	return pv
+}
+
 func population(phase v1alpha1.Phase) *v1alpha1.Population {
 	return &v1alpha1.Population{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"},
@@ -159,6 +166,16 @@ func TestRelease(t *testing.T) {
 			reason:  "a dry run says what would be done, and what stays",
 			objects: []client.Object{claim(), prime(), worker(), volume(corev1.PersistentVolumeReclaimRetain)},
 			args:    []string{"--dry-run"}, left: all,
+		},
+		"matched": {
+			reason:  "a prime that was matched with somebody's volume would take it along",
+			objects: []client.Object{claim(), prime(), worker(), matched(corev1.PersistentVolumeReclaimDelete)},
+			args:    []string{"--yes"}, left: []string{free, aPrime},
+		},
+		"matched-retained": {
+			reason:  "unless the volume is retained",
+			objects: []client.Object{claim(), prime(), worker(), matched(corev1.PersistentVolumeReclaimRetain)},
+			args:    []string{"--yes"}, left: []string{free},
 		},
 		"manager-at-work": {
 			reason:  "a manager that is at work does it better",

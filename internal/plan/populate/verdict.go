@@ -44,6 +44,13 @@ func originOf(prime *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) 
 	return provisioned
 }
 
+// Matched says that a prime is bound to a volume that was there before it, and
+// is somebody's: where the volume's policy is not Retain, it would be deleted
+// with the prime.
+func Matched(prime *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) bool {
+	return originOf(prime, pv) == foreignVolume
+}
+
 // whole says that a volume is, in this observation, Bound to a prime and
 // nothing about it is on its way out.
 func whole(prime *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, uid types.UID, policy corev1.PersistentVolumeReclaimPolicy) bool {
