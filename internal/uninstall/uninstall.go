@@ -1,7 +1,8 @@
 // Package uninstall lets go of all claims before Sluice goes from a cluster.
 //
 // A claim whose temporaries live in another namespace bears a finalizer of ours,
-// which nobody would remove any more. So the managers are stopped first, then
+// and so does a prime that a plugin fills; nobody would remove them any more. So
+// the managers are stopped first, then
 // their Lease is taken, so that none leads that stops late, and then each such
 // claim is let go as kubectl sluice release would do it. Run is called by the
 // chart's pre-delete hook, with the manager's identity: what may be deleted is
@@ -13,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -58,7 +60,7 @@ type Options struct {
 	Log logr.Logger
 }
 
-// Run stops the managers and lets every claim go that bears the finalizer. It
+// Run stops the managers and lets every claim go that bears a finalizer of ours. It
 // returns an error if one does not; it can be called again then. The managers
 // stay stopped.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
@@ -128,20 +130,26 @@ func lead(ctx context.Context, leases kubernetes.Interface, o Options, work func
 	}
 }
 
-// letGo lets all claims go, and goes on where one does not.
+// letGo lets all claims go, and goes on where one does not. Primes come last:
+// most go with their claims.
 func letGo(ctx context.Context, to client.Client, o Options) error {
-	held, err := heldClaims(ctx, to)
+	claims, primes, err := held(ctx, to)
 	if err != nil {
 		return err
 	}
-	o.Log.Info("managers stopped", "claims", len(held))
+	o.Log.Info("managers stopped", "claims", len(claims), "primes", len(primes))
+	return errors.Join(releaseAll(ctx, to, o, claims), releaseAll(ctx, to, o, primes))
+}
+
+// releaseAll releases a few claims at a time.
+func releaseAll(ctx context.Context, to client.Client, o Options, claims []types.NamespacedName) error {
 	var (
 		mu     sync.Mutex
 		failed []error
 		all    sync.WaitGroup
 		slots  = make(chan struct{}, atOnce)
 	)
-	for _, claim := range held {
+	for _, claim := range claims {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
@@ -159,22 +167,40 @@ func letGo(ctx context.Context, to client.Client, o Options) error {
 	return errors.Join(failed...)
 }
 
-// heldClaims are those that bear the finalizer.
-func heldClaims(ctx context.Context, from client.Reader) ([]types.NamespacedName, error) {
-	var held []types.NamespacedName
+// held are the claims that bear a finalizer of ours or have a prime that does,
+// and these primes.
+func held(ctx context.Context, from client.Reader) (claims, primes []types.NamespacedName, err error) {
 	page := &metav1.PartialObjectMetadataList{}
 	page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaimList"))
 	for {
 		if err := from.List(ctx, page, client.Limit(pageSize), client.Continue(page.Continue)); err != nil {
-			return nil, fmt.Errorf("list claims: %w", err)
+			return nil, nil, fmt.Errorf("list claims: %w", err)
 		}
 		for i := range page.Items {
-			if slices.Contains(page.Items[i].Finalizers, v1alpha1.FinalizerPopulation) {
-				held = append(held, client.ObjectKeyFromObject(&page.Items[i]))
+			c := &page.Items[i]
+			if slices.Contains(c.Finalizers, v1alpha1.FinalizerPopulation) {
+				claims = append(claims, client.ObjectKeyFromObject(c))
+			}
+			if slices.Contains(c.Finalizers, v1alpha1.FinalizerPlugin) {
+				primes = append(primes, client.ObjectKeyFromObject(c))
+				if claim := claimOf(c); claim.Name != "" {
+					claims = append(claims, claim)
+				}
 			}
 		}
 		if page.Continue == "" {
-			return held, nil
+			slices.SortFunc(claims, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+			return slices.Compact(claims), primes, nil
 		}
 	}
+}
+
+// claimOf is the claim that a prime is for: its owner, or in another namespace
+// the one that it names.
+func claimOf(prime *metav1.PartialObjectMetadata) types.NamespacedName {
+	if owner := metav1.GetControllerOf(prime); owner != nil {
+		return types.NamespacedName{Namespace: prime.Namespace, Name: owner.Name}
+	}
+	namespace, name, _ := strings.Cut(prime.Annotations[v1alpha1.AnnotationClaim], "/")
+	return types.NamespacedName{Namespace: namespace, Name: name}
 }

@@ -34,8 +34,8 @@ func options() Options {
 	}
 }
 
-// held is a claim that bears the finalizer, and its prime elsewhere.
-func held(name string) []client.Object {
+// elsewhere is a claim that bears the finalizer, and its prime elsewhere.
+func elsewhere(name string) []client.Object {
 	uid := types.UID("uid-" + name)
 	return []client.Object{
 		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
@@ -71,7 +71,7 @@ func TestLetGo(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			objects := append(slices.Concat(held("a"), held("b")), free.DeepCopy(), beside.DeepCopy())
+			objects := append(slices.Concat(elsewhere("a"), elsewhere("b")), free.DeepCopy(), beside.DeepCopy())
 			to := clientfake.NewClientBuilder().WithScheme(manager.Scheme()).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 					if o.GetName() == tc.stuck {
@@ -98,6 +98,35 @@ func TestLetGo(t *testing.T) {
 				t.Errorf("%s: what is left, -want +got\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// byPlugin is a claim, and a prime beside it that waits for its plugin.
+func byPlugin(name string) (claim, prime *corev1.PersistentVolumeClaim) {
+	uid := types.UID("uid-" + name)
+	claim = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: uid}}
+	prime = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: fmt.Sprintf("sluice-%s-1", uid), UID: "prime-" + uid, Finalizers: []string{v1alpha1.FinalizerPlugin},
+		Labels:          map[string]string{v1alpha1.LabelClaimUID: string(uid), v1alpha1.LabelRole: v1alpha1.RolePrime, v1alpha1.LabelAttempt: "1"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: name, UID: uid, Controller: ptr.To(true)}},
+	}}
+	return claim, prime
+}
+
+func TestPrimesOfPluginsAreLetGo(t *testing.T) {
+	claim, prime := byPlugin("a")
+	_, orphan := byPlugin("gone")
+	orphan.DeletionTimestamp = ptr.To(metav1.Now())
+	to := clientfake.NewClientBuilder().WithScheme(manager.Scheme()).WithObjects(claim, prime, orphan).Build()
+	if err := letGo(t.Context(), to, options()); err != nil {
+		t.Fatal(err)
+	}
+	var claims corev1.PersistentVolumeClaimList
+	if err := to.List(t.Context(), &claims); err != nil {
+		t.Fatal(err)
+	}
+	if len(claims.Items) != 1 || claims.Items[0].Name != claim.Name {
+		t.Errorf("left: %+v, want the claim alone", claims.Items)
 	}
 }
 
