@@ -1,12 +1,15 @@
 package population
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/api/volumepopulator/v1beta1"
 	"github.com/sluice-dev/sluice/cluster/simulate"
 )
 
@@ -17,8 +20,12 @@ const budget = 9
 func TestOnePopulationTakesNineWrites(t *testing.T) {
 	startManager(t)
 	s := alone(t)
-	s.populator(t, runs(500*time.Millisecond))
+	populator := s.populator(t, runs(500*time.Millisecond))
 	s.source(t)
+	// The registration is the Populator's, and is made beside its acceptance.
+	eventually(t, soon, "the kind is registered", func(ctx context.Context) error {
+		return kube.Get(ctx, client.ObjectKey{Name: populator.Name}, &v1beta1.VolumePopulator{})
+	})
 	since := markNow(t)
 	claim := s.claim("claim", simulate.ClassImmediate)
 	create(t, claim)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -107,6 +108,13 @@ func TestNeverMoreWorkersThanTheLimit(t *testing.T) {
 		create(t, all[i])
 	}
 	waiting := oneWaits(t, all)
+	told := "Normal " + v1alpha1.ReasonWaitingForSlot
+	eventually(t, soon, "it is told", func(context.Context) error {
+		if got := events(t, waiting); !slices.Contains(got, told) {
+			return fmt.Errorf("events are %q", got)
+		}
+		return nil
+	})
 	eventually(t, 20*time.Second, "a worker runs", workerRuns(ns))
 	first.kill(t)
 	startManager(t, "--lease-duration=3s")
@@ -119,7 +127,7 @@ func TestNeverMoreWorkersThanTheLimit(t *testing.T) {
 	if got := workers.peak(); got > limit {
 		t.Errorf("%d workers at once, want at most %d", got, limit)
 	}
-	if got := events(t, waiting); len(got) < 2 || got[0] != "Normal "+v1alpha1.ReasonWaitingForSlot {
+	if got := events(t, waiting); len(got) < 2 || got[0] != told {
 		t.Errorf("events of the claim that waited are %q, want first that it waits", got)
 	}
 }
