@@ -21,6 +21,8 @@ type Program struct {
 	files []*text
 	// volumes holds spec.worker.sourceVolumes.
 	volumes []sourceVolume
+	// given says that somebody else than the Populator's author wrote the worker.
+	given bool
 }
 
 type rule struct {

@@ -34,7 +34,7 @@ func Given(kind v1alpha1.SourceKind, w *v1alpha1.WorkerTemplate) (*Program, fiel
 	if err != nil {
 		return nil, field.ErrorList{field.InternalError(path, err)}
 	}
-	p := &Program{spec: &v1alpha1.PopulatorSpec{SourceKind: kind, Worker: w}}
+	p := &Program{spec: &v1alpha1.PopulatorSpec{SourceKind: kind, Worker: w}, given: true}
 	errs := checkWorker(w, path)
 	errs = append(errs, checkPlaces(w, path)...)
 	errs = append(errs, p.compileWorker(lang, path)...)

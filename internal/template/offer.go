@@ -26,7 +26,7 @@ const (
 
 // requireOffers sees to it that every Secret in a worker was offered by its
 // owner to the kind of the source before the worker can read it. Sluice's own
-// image looks itself, since it knows the hosts too; before any other one comes a
+// image looks itself, since it knows the hosts too; before any other worker comes a
 // container of that image, which has a mount of its own of each Secret. None of
 // them is optional, even where the worker's own mount is: the kubelet would show
 // a Secret that appears later to a worker that runs, and nobody would have looked.
@@ -36,7 +36,8 @@ func (p *Program) requireOffers(pod *corev1.Pod, image string) {
 		return
 	}
 	worker := &pod.Spec.Containers[0]
-	if worker.Image == image && len(worker.Command) == 0 {
+	// A worker that a plugin computed could tell ours by its arguments not to look.
+	if !p.given && worker.Image == image && len(worker.Command) == 0 {
 		worker.Env = append(worker.Env, corev1.EnvVar{Name: envRequireOffer, Value: p.String()})
 		return
 	}

@@ -82,3 +82,25 @@ func TestRequireOffers(t *testing.T) {
 		})
 	}
 }
+
+// TestOffersOfComputedWorkers shows that a plugin cannot have Sluice's own worker
+// read a Secret unseen, whatever it has it called with.
+func TestOffersOfComputedWorkers(t *testing.T) {
+	const image = "images.example/sluice-worker:1"
+	p, errs := Given(v1alpha1.SourceKind{Group: "hello.k8s.io", Kind: "Hello"}, &v1alpha1.WorkerTemplate{
+		Image: image, Args: []string{"http", "-require-offer="},
+		Volumes: []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "one"}}}},
+	})
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	in := Input{Claim: helloClaim(), Source: helloSource("a", "b")}
+	in.OfferImage = image
+	r := p.Render(in)
+	if r.Pod == nil {
+		t.Fatalf("%s: %s", r.Reason, r.Message)
+	}
+	if c := r.Pod.Spec.InitContainers; len(c) != 1 || c[0].Name != v1alpha1.OfferContainer {
+		t.Errorf("containers before the worker: %+v, want the one that looks for offers", c)
+	}
+}
