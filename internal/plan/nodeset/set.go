@@ -55,6 +55,23 @@ func (s Set) Affinity() *corev1.VolumeNodeAffinity {
 	return &corev1.VolumeNodeAffinity{Required: s.affinity}
 }
 
+// Values returns the values, sorted, that a label can have on nodes of the set,
+// if every term lists them.
+func (s Set) Values(key string) ([]string, bool) {
+	if s.All() || len(s.terms) == 0 {
+		return nil, false
+	}
+	var out []string
+	for _, t := range s.terms {
+		d, ok := t[key]
+		if !ok || !d.listed || d.absent {
+			return nil, false
+		}
+		out = append(out, d.values...)
+	}
+	return sorted(out), true
+}
+
 // Verdict answers whether one set lies within another.
 type Verdict int
 

@@ -1,0 +1,32 @@
+package affinity
+
+// What decided: the constants of Decision.Why, in the order of the rules.
+const (
+	WhyEnded       = "ended"
+	WhyVolumeGone  = "the volume is not the one that the change is about"
+	WhyForeignEdit = "somebody else changed the volume"
+	WhyKindChanged = "nodes were relabelled"
+	WhyGivenUp     = "given up"
+	WhyPaused      = "paused"
+	WhyRefused     = "the API server refused the write"
+	WhyInvalid     = "the target must not be written"
+	WhyNothing     = "the volume has the target"
+	WhyPlanned     = "the plan waits for approval"
+	WhyBlocked     = "something is in the way; nobody is restricted"
+	WhyFinalizer   = "the journal is kept from deletion"
+	WhyBegin       = "the journal is begun"
+	WhyMark        = "the mark is set"
+	WhyTouch       = "Pods that are not bound are touched"
+	WhyMarkTaken   = "another change holds the mark"
+	WhyWrite       = "the volume is written"
+	WhyWritten     = "the write is seen"
+	WhySettling    = "what is outside has to go"
+	WhySettled     = "nothing is outside any more"
+	WhyIntruded    = "a Pod came to run outside"
+	WhyStorage     = "the storage moves"
+	WhyClass       = "the claim's class is written"
+	WhyClassBack   = "the claim's old class is written back"
+	WhyTarget      = "the storage has moved"
+	WhyRestored    = "the old affinity is back"
+	WhyDone        = "done"
+)
