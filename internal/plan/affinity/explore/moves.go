@@ -136,40 +136,54 @@ func (w *World) schedule(s Setting, add func(string, bool, func(*World))) {
 			}
 		}
 	}
-	for i, b := range w.Bindings {
-		drop := func(c *World) { c.Bindings = slices.Delete(c.Bindings, i, i+1) }
-		switch {
-		case b.Admitted:
-			add("binding of "+b.Pod+" commits", false, func(c *World) {
-				drop(c)
-				for k := range c.Pods {
-					if c.Pods[k].Name == b.Pod && c.Pods[k].Node == "" && (!s.GateInForce || c.Pods[k].RV == b.RV) {
-						c.Pods[k].Node, c.Pods[k].RV = b.Node, c.Pods[k].RV+1
-						if !nodeset.Of(decode(c.Affinity)).Has(c.node(s, b.Node)) {
-							c.Stranded = b.Pod
-						}
-					}
-				}
-			})
-		case !s.GateInForce:
-			add("binding of "+b.Pod+" is sent", false, func(c *World) { c.Bindings[i].Admitted = true })
-		default:
-			add("gate judges binding of "+b.Pod, false, func(c *World) {
-				labels := c.node(s, b.Node)
-				allowed := nodeset.Of(decode(c.Affinity)).Has(labels)
-				if c.Mark != nil {
-					allowed = allowed && nodeset.Of(decode(c.Mark.Target)).Has(labels)
-				}
-				if !allowed {
-					drop(c)
-					return
-				}
-				for _, p := range c.Pods {
-					if p.Name == b.Pod {
-						c.Bindings[i].Admitted, c.Bindings[i].RV = true, p.RV
-					}
-				}
-			})
+	for i := range w.Bindings {
+		w.bind(s, i, add)
+	}
+}
+
+// bind is what becomes of a binding next: it is sent, judged, or committed.
+func (w *World) bind(s Setting, i int, add func(string, bool, func(*World))) {
+	switch b := w.Bindings[i]; {
+	case b.Admitted:
+		add("binding of "+b.Pod+" commits", false, func(c *World) { c.commit(s, i) })
+	case !s.GateInForce:
+		add("binding of "+b.Pod+" is sent", false, func(c *World) { c.Bindings[i].Admitted = true })
+	default:
+		add("gate judges binding of "+b.Pod, false, func(c *World) { c.judge(s, i) })
+	}
+}
+
+// commit is the transaction behind a binding, under the version that the gate
+// made its precondition.
+func (w *World) commit(s Setting, i int) {
+	b := w.Bindings[i]
+	w.Bindings = slices.Delete(w.Bindings, i, i+1)
+	for k := range w.Pods {
+		p := &w.Pods[k]
+		if p.Name != b.Pod || p.Node != "" || (s.GateInForce && p.RV != b.RV) {
+			continue
+		}
+		p.Node, p.RV = b.Node, p.RV+1
+		if !nodeset.Of(decode(w.Affinity)).Has(w.node(s, b.Node)) {
+			w.Stranded = b.Pod
+		}
+	}
+}
+
+// judge is the gate: it reads the Pod, the mark and the volume, in one moment.
+func (w *World) judge(s Setting, i int) {
+	labels := w.node(s, w.Bindings[i].Node)
+	allowed := nodeset.Of(decode(w.Affinity)).Has(labels)
+	if w.Mark != nil {
+		allowed = allowed && nodeset.Of(decode(w.Mark.Target)).Has(labels)
+	}
+	if !allowed {
+		w.Bindings = slices.Delete(w.Bindings, i, i+1)
+		return
+	}
+	for _, p := range w.Pods {
+		if p.Name == w.Bindings[i].Pod {
+			w.Bindings[i].Admitted, w.Bindings[i].RV = true, p.RV
 		}
 	}
 }

@@ -53,7 +53,7 @@ func TestMutants(t *testing.T) {
 		},
 		"TargetBeforeTheStorage": {
 			setting: "Widen", want: "principle",
-			breaks: func(o affinity.Observed, d affinity.Decision) affinity.Decision {
+			breaks: func(o affinity.Observed, _ affinity.Decision) affinity.Decision {
 				o.Change.Spec.StorageMoved = true
 				return affinity.Next(o)
 			},
@@ -83,7 +83,7 @@ func TestMutants(t *testing.T) {
 		},
 		"WritesOverOthers": {
 			setting: "MoveBetweenGenerations", want: "A5",
-			breaks: func(o affinity.Observed, d affinity.Decision) affinity.Decision {
+			breaks: func(_ affinity.Observed, d affinity.Decision) affinity.Decision {
 				if d.Why == affinity.WhyForeignEdit {
 					return affinity.Decision{RequeueAfter: time.Hour}
 				}
@@ -92,7 +92,7 @@ func TestMutants(t *testing.T) {
 		},
 		"AbortsIntoTheTarget": {
 			setting: "AlreadyMoved", want: "A3",
-			breaks: func(o affinity.Observed, d affinity.Decision) affinity.Decision {
+			breaks: func(_ affinity.Observed, d affinity.Decision) affinity.Decision {
 				if w, ok := d.Step.(affinity.WriteStatus); ok && w.Status.Phase == change.PhaseSucceeded {
 					w.Status.Phase = change.PhaseAborted
 					d.Step = w
