@@ -38,6 +38,7 @@ type vendorStorage struct {
 // job is what the storage knows of one fill.
 type job struct {
 	claim, handle       string
+	attempt             int
 	starts, cleanups    int
 	cleaned, handedOver bool
 	failure             error
@@ -62,7 +63,7 @@ func (v *vendorStorage) of(namespace, claim string) []job {
 			out = append(out, *j)
 		}
 	}
-	slices.SortFunc(out, func(a, b job) int { return a.starts - b.starts })
+	slices.SortFunc(out, func(a, b job) int { return a.attempt - b.attempt })
 	return out
 }
 
@@ -82,7 +83,7 @@ func (v *vendorStorage) Start(_ context.Context, f sdk.Fill[greeting]) error {
 	defer v.mu.Unlock()
 	j := v.jobs[f.ID]
 	if j == nil {
-		j = &job{claim: f.Claim.Namespace + "/" + f.Claim.Name, handle: f.Volume.Handle, failure: v.failure}
+		j = &job{claim: f.Claim.Namespace + "/" + f.Claim.Name, handle: f.Volume.Handle, attempt: f.Attempt, failure: v.failure}
 		v.jobs[f.ID] = j
 	}
 	j.starts++
