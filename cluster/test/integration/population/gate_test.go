@@ -40,8 +40,14 @@ type gate struct {
 // A verdict is what happens to a write; nil lets it pass.
 type verdict func(g *gate, w http.ResponseWriter, r *http.Request)
 
-// hold keeps a write until its sender is dead; it never reaches the API server.
-func hold(_ *gate, _ http.ResponseWriter, r *http.Request) {
+// hold keeps a write until its sender is dead; it never reaches the API server. An
+// event is lost with its sender anyway, and is refused instead: many namespaces
+// share the few lanes that events are sent in.
+func hold(_ *gate, w http.ResponseWriter, r *http.Request) {
+	if strings.Contains(r.URL.Path, "/events") {
+		answer(w, http.StatusForbidden, metav1.StatusReasonForbidden)
+		return
+	}
 	// A server notices that a client is gone once it has read all it sent.
 	_, _ = io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()
