@@ -74,10 +74,15 @@ func TestInvalidSource(t *testing.T) {
 	apply(t, ns, "example-job.yaml")
 	eventually(t, "the claim says what is wrong with its source", func(ctx context.Context) error {
 		out, err := kubectl(ctx, "-n", ns, "describe", "pvc", "example-pvc")
-		if err == nil && !(strings.Contains(out, "InvalidSource") && strings.Contains(out, `spec.fileName is "../etc/passwd" and must be a plain file name`)) {
-			err = fmt.Errorf("kubectl describe says\n%s", out)
+		if err != nil {
+			return err
 		}
-		return err
+		for _, says := range []string{"InvalidSource", `spec.fileName is "../etc/passwd" and must be a plain file name`} {
+			if !strings.Contains(out, says) {
+				return fmt.Errorf("kubectl describe does not say %q:\n%s", says, out)
+			}
+		}
+		return nil
 	})
 	apply(t, ns, "example-hello.yaml")
 	must(t, "-n", ns, "wait", "--for=condition=Complete", "job/example-job", "--timeout=90s")

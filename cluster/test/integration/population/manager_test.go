@@ -63,9 +63,9 @@ func startManagerBy(t *testing.T, kubeconfig string, args ...string) *process {
 
 // startManagerWith is startManager with another file of hosts in the place of the
 // machine's.
-func startManagerWith(t *testing.T, hosts string, args ...string) *process {
+func startManagerWith(t *testing.T, hosts string) *process {
 	t.Helper()
-	return started(t, []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/hosts && exec "$@"`, hosts, program}, cluster.Kubeconfig, args...)
+	return started(t, []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/hosts && exec "$@"`, hosts, program}, cluster.Kubeconfig)
 }
 
 func started(t *testing.T, command []string, kubeconfig string, args ...string) *process {
