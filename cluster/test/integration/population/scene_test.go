@@ -211,9 +211,9 @@ func populator(t *testing.T, annotations map[string]string, change ...func(*v1al
 	return (&scene{namespace: "hello", kind: tutorialKind}).populator(t, annotations, change...)
 }
 
-func hello(t *testing.T, ns string) *unstructured.Unstructured {
+func hello(t *testing.T, ns string) {
 	t.Helper()
-	return (&scene{kind: tutorialKind}).sourceIn(t, ns)
+	(&scene{kind: tutorialKind}).sourceIn(t, ns)
 }
 
 func newClaim(ns, name, class string) *corev1.PersistentVolumeClaim {

@@ -77,11 +77,10 @@ func TestFenceElsewhere(t *testing.T) {
 	ignored := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kept-out-of", Labels: map[string]string{v1alpha1.LabelIgnore: "true"}}}
 	create(t, kube, ignored)
 	manager := thief(t)
-	mount := func(p *corev1.Pod, secret string) *corev1.Pod {
+	mount := func(p *corev1.Pod, secret string) {
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "more", VolumeSource: corev1.VolumeSource{
 			Secret: &corev1.SecretVolumeSource{SecretName: secret},
 		}})
-		return p
 	}
 	pod := func(namespace string, change func(*corev1.Pod)) client.Object {
 		p := strangePod(namespace)
