@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -28,11 +29,15 @@ import (
 const (
 	// lanes are how many events are sent at the same time. Those about one object
 	// take one lane, and so keep their order.
-	lanes = 4
+	lanes = 16
 
 	// waiting is how many events may wait in a lane. What comes on top is lost:
 	// told is better late than never, but never at the price of the memory.
-	waiting = 4096
+	waiting = 1024
+
+	// patience is how long one request may take: nobody else in its lane is held
+	// up for longer by an answer that does not come.
+	patience = 10 * time.Second
 
 	// sameFor is how long an event that is told again, word for word, is counted
 	// on the first one instead of being another.
@@ -57,6 +62,7 @@ type Sender struct {
 	stopped bool
 	lanes   [lanes]chan *eventsv1.Event
 
+	last    atomic.Int64
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
@@ -136,7 +142,7 @@ func (r *recorder) Eventf(regarding, related runtime.Object, eventType, reason, 
 	now := s.clock.Now()
 	e := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: about.Namespace, Name: util.GenerateEventName(about.Name, now.UnixNano()),
+			Namespace: about.Namespace, Name: util.GenerateEventName(about.Name, s.moment(now)),
 		},
 		EventTime: metav1.NewMicroTime(now), ReportingController: r.controller, ReportingInstance: r.instance[:min(len(r.instance), maxInstance)],
 		Type: eventType, Reason: reason, Action: action, Note: fmt.Sprintf(note, args...), Regarding: *about,
@@ -150,6 +156,18 @@ func (r *recorder) Eventf(regarding, related runtime.Object, eventType, reason, 
 		}
 	}
 	s.put(e)
+}
+
+// moment is when an event is told, for its name: no two events have the same,
+// however coarse the clock.
+func (s *Sender) moment(now time.Time) int64 {
+	for {
+		last := s.last.Load()
+		next := max(now.UnixNano(), last+1)
+		if s.last.CompareAndSwap(last, next) {
+			return next
+		}
+	}
 }
 
 // put puts an event into its lane.
@@ -221,7 +239,7 @@ func lastOf(e *eventsv1.Event) time.Time {
 
 // create creates an event, and says whether there is one now.
 func (s *Sender) create(ctx context.Context, e *eventsv1.Event) bool {
-	return s.try(ctx, e, func() error {
+	return s.try(ctx, e, func(ctx context.Context) error {
 		_, err := s.client.Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil // an answer was lost
@@ -242,7 +260,7 @@ func (s *Sender) again(ctx context.Context, first *eventsv1.Event, now time.Time
 		s.log.Error(err, "write down event that is told again")
 		return false
 	}
-	ok := s.try(ctx, first, func() error {
+	ok := s.try(ctx, first, func(ctx context.Context) error {
 		_, err := s.client.Events(first.Namespace).Patch(ctx, first.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
@@ -253,10 +271,12 @@ func (s *Sender) again(ctx context.Context, first *eventsv1.Event, now time.Time
 }
 
 // try makes a request until it is answered, a number of times.
-func (s *Sender) try(ctx context.Context, e *eventsv1.Event, request func() error) bool {
+func (s *Sender) try(ctx context.Context, e *eventsv1.Event, request func(context.Context) error) bool {
 	backoff := retries
 	for {
-		err := request()
+		bounded, cancel := context.WithTimeout(ctx, patience)
+		err := request(bounded)
+		cancel()
 		if err == nil {
 			return true
 		}

@@ -35,13 +35,17 @@ type server struct {
 	requests int
 	answers  []error
 	down     bool
+	hangs    int // requests that get no answer, before all others
 }
 
 func (s *server) Events(string) eventsv1client.EventInterface { return s }
 
-func (s *server) answer() error {
+func (s *server) answer(ctx context.Context) error {
 	s.requests++
 	switch {
+	case s.requests <= s.hangs:
+		<-ctx.Done()
+		return ctx.Err()
 	case s.down:
 		return errors.New("connection refused")
 	case s.requests <= len(s.answers):
@@ -50,10 +54,10 @@ func (s *server) answer() error {
 	return nil
 }
 
-func (s *server) Create(_ context.Context, e *eventsv1.Event, _ metav1.CreateOptions) (*eventsv1.Event, error) {
+func (s *server) Create(ctx context.Context, e *eventsv1.Event, _ metav1.CreateOptions) (*eventsv1.Event, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.answer(); err != nil {
+	if err := s.answer(ctx); err != nil {
 		return nil, err
 	}
 	if s.events == nil {
@@ -63,10 +67,10 @@ func (s *server) Create(_ context.Context, e *eventsv1.Event, _ metav1.CreateOpt
 	return e, nil
 }
 
-func (s *server) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*eventsv1.Event, error) {
+func (s *server) Patch(ctx context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*eventsv1.Event, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.answer(); err != nil {
+	if err := s.answer(ctx); err != nil {
 		return nil, err
 	}
 	return s.events[name], json.Unmarshal(data, s.events[name])
@@ -183,6 +187,23 @@ func TestStopIsBounded(t *testing.T) {
 		s.Stop(5 * time.Second)
 		if took := time.Since(before); took > 5*time.Second {
 			t.Errorf("Stop took %v, want at most 5s", took)
+		}
+	})
+}
+
+// TestRequestsAreBounded has a request that is never answered: what comes after
+// it waits no longer than that may take.
+func TestRequestsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &server{hangs: 1}
+		s := newSender(to)
+		s.Start(t.Context())
+		for _, note := range []string{"a", "b"} {
+			s.Recorder("sluice.dev/test").Eventf(claim("data"), nil, corev1.EventTypeNormal, "Populated", "Populate", "%s", note)
+		}
+		s.Stop(2 * patience)
+		if diff := cmp.Diff(map[string]int{"data: a": 1, "data: b": 1}, to.told()); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
 		}
 	})
 }
