@@ -1,3 +1,3 @@
-// Package crds_test checks the kinds that the chart installs the way the API server
+// Package crds checks the kinds that the chart installs the way the API server
 // does: their schemas, the cost of their rules, and objects against both.
 package crds

@@ -87,15 +87,17 @@ func TestMonitoring(t *testing.T) {
 	if diff := cmp.Diff(rules, rule["spec"]); diff != "" {
 		t.Errorf("rules of the PrometheusRule: -want +got\n%s", diff)
 	}
-	if labels, _ := rule["metadata"].(map[string]any)["labels"].(map[string]any); labels["release"] != "prom" {
+	meta, _ := rule["metadata"].(map[string]any)
+	if labels, _ := meta["labels"].(map[string]any); labels["release"] != "prom" {
 		t.Errorf("labels of the PrometheusRule: %v", labels)
 	}
-	file := monitoring(t, map[string]any{"alerts": on})["ConfigMap/sluice-alerts"]
-	if got := file["data"].(map[string]any)["sluice.yaml"]; strings.TrimSpace(got.(string)) != strings.TrimSpace(shipped(t, "alerts.yaml")) {
+	file, _ := monitoring(t, map[string]any{"alerts": on})["ConfigMap/sluice-alerts"]["data"].(map[string]any)
+	if got, _ := file["sluice.yaml"].(string); strings.TrimSpace(got) != strings.TrimSpace(shipped(t, "alerts.yaml")) {
 		t.Errorf("the rule file is another than that of the chart:\n%s", got)
 	}
 	board := monitoring(t, map[string]any{"dashboard": map[string]any{"enabled": true}})["ConfigMap/sluice-dashboard"]
-	if got := board["data"].(map[string]any)["sluice.json"]; strings.TrimSpace(got.(string)) != strings.TrimSpace(shipped(t, "dashboard.json")) {
+	data, _ := board["data"].(map[string]any)
+	if got, _ := data["sluice.json"].(string); strings.TrimSpace(got) != strings.TrimSpace(shipped(t, "dashboard.json")) {
 		t.Error("the dashboard is another than that of the chart")
 	}
 }
