@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -39,7 +40,16 @@ var setups = []manager.Setup{
 	claimwebhook.Setup,
 }
 
+// garbage is how much the heap may grow, in per cent, before it is collected.
+// What the manager holds are caches, which live long: Go's default of 100 would
+// keep as much garbage as there are claims, for a saving in processor time that
+// nobody would see.
+const garbage = 40
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbage)
+	}
 	if err := command().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "sluice-manager:", err)
 		os.Exit(1)
