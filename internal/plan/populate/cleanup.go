@@ -203,14 +203,9 @@ func (v *view) deletePrime(why string, p *corev1.PersistentVolumeClaim) (Decisio
 			Policy: corev1.PersistentVolumeReclaimDelete,
 		}}, true
 	}
-	return Decision{Why: why, Step: v.removePrime(p)}, true
-}
-
-// removePrime deletes a prime in the very version that was judged with its
-// volume, on a live observation: bound to somebody's volume since, it must not
-// go before that is protected.
-func (v *view) removePrime(p *corev1.PersistentVolumeClaim) Step {
-	return DeletePrime{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
+	// In the very version that was judged with its volume: bound to somebody's
+	// volume since, it must not go before that is protected.
+	return Decision{Why: why, Step: DeletePrime{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}}, true
 }
 
 // keeps says that the volume of a prime that is to go would stay behind.

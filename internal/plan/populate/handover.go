@@ -26,7 +26,9 @@ func (v *view) handOver() Decision {
 			"Volume %q was released, deleted or changed before it was handed over", name)})
 	}
 	if v.prime.DeletionTimestamp == nil {
-		return Decision{Why: WhyHandOverPrime, Step: v.removePrime(v.prime)}
+		// In any version: it is bound to its own volume, and stays so. Kubernetes
+		// notes on it, in this very moment, that no Pod uses it any more.
+		return Decision{Why: WhyHandOverPrime, Step: DeletePrime{Namespace: v.prime.Namespace, Name: v.prime.Name, UID: v.prime.UID}}
 	}
 	return v.rebind(pv)
 }

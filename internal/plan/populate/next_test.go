@@ -207,7 +207,7 @@ func TestNextHappyPath(t *testing.T) {
 		"WorkerSucceeded": {
 			reason: "The prime goes first, held by the worker",
 			o:      observed(live, population(1, recorded(1)), prime(primeBound), volume(), worker(workerEnded(0, ""))),
-			want:   outline{Step: "delete prime prime at 30", Why: populate.WhyHandOverPrime},
+			want:   outline{Step: "delete prime prime", Why: populate.WhyHandOverPrime},
 		},
 		"PrimeGoing": {
 			reason: "Then the volume is handed over, under the resourceVersion of the same read",

@@ -3,7 +3,6 @@ package population
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -127,7 +126,8 @@ func TestQuota(t *testing.T) {
 			}
 			bound(t, claim, 15*time.Second)
 			clean(t, s.namespace, 5*time.Second)
-			if got := events(t, claim); !slices.Contains(got, "Warning "+v1alpha1.ReasonQuotaExceeded) || len(got) > 3 {
+			told(t, claim, "Warning "+v1alpha1.ReasonQuotaExceeded)
+			if got := events(t, claim); len(got) > 3 {
 				t.Errorf("%s: events on the claim are %q, want the refusal once", tc.reason, got)
 			}
 		})
@@ -144,12 +144,7 @@ func TestQuotaOnPopulations(t *testing.T) {
 	claim := s.claim("claim", simulate.ClassImmediate)
 	create(t, claim)
 	refusal := "Warning " + v1alpha1.ReasonQuotaExceeded
-	eventually(t, soon, "the claim says "+v1alpha1.ReasonQuotaExceeded, func(context.Context) error {
-		if got := events(t, claim); !slices.Contains(got, refusal) {
-			return fmt.Errorf("its events are %q", got)
-		}
-		return nil
-	})
+	told(t, claim, refusal)
 	if err := kube.Patch(t.Context(), quota, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"hard":{"count/populations.sluice.dev":"1"}}}`))); err != nil {
 		t.Fatal(err)
 	}

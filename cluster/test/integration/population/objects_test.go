@@ -185,6 +185,18 @@ func events(t *testing.T, claim *corev1.PersistentVolumeClaim) []string {
 	return out
 }
 
+// told waits for an event on a claim. Events are sent beside everything else, so
+// a record may be seen before them.
+func told(t *testing.T, claim *corev1.PersistentVolumeClaim, event string) {
+	t.Helper()
+	eventually(t, soon, "the claim is told "+event, func(context.Context) error {
+		if got := events(t, claim); !slices.Contains(got, event) {
+			return fmt.Errorf("its events are %q", got)
+		}
+		return nil
+	})
+}
+
 // warningsOn are the Warning events on a claim that Sluice told.
 func warningsOn(t *testing.T, claim *corev1.PersistentVolumeClaim) []string {
 	t.Helper()

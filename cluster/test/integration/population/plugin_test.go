@@ -169,6 +169,7 @@ func TestPluginFailsForGood(t *testing.T) {
 	if jobs := storage.of(s.namespace, "claim"); len(jobs) != 1 || !jobs[0].cleaned || jobs[0].handedOver {
 		t.Errorf("the storage has jobs %+v, want one that was cleaned up and not handed over", jobs)
 	}
+	told(t, claim, "Warning "+v1alpha1.ReasonSourceMissing)
 	if got := warningsOn(t, claim); !slices.Equal(got, []string{"Warning " + v1alpha1.ReasonSourceMissing}) {
 		t.Errorf("the claim has events %q, want one Warning", got)
 	}
@@ -199,6 +200,7 @@ func TestPluginThatIsNotThere(t *testing.T) {
 	claim := s.claim("claim", simulate.ClassImmediate)
 	create(t, claim)
 	waits(t, claim, v1alpha1.ReasonPluginUnavailable, soon)
+	told(t, claim, "Warning "+v1alpha1.ReasonPluginUnavailable)
 	if got := warningsOn(t, claim); !slices.Equal(got, []string{"Warning " + v1alpha1.ReasonPluginUnavailable}) {
 		t.Errorf("the claim has events %q, want one Warning", got)
 	}
