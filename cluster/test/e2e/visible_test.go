@@ -74,7 +74,7 @@ func TestProgress(t *testing.T) {
 	for _, tc := range []struct{ options, header, line string }{
 		{"", `^NAME +PHASE +PROGRESS +SOURCE +AGE$`, `^claim +Succeeded +9Mi/9Mi 100% +Counter/src +\d+s$`},
 		{"wide", `^NAME +PHASE +PROGRESS +SOURCE +AGE +RATE +ATTEMPTS +VOLUME +NODE +REASON +MOVED$`,
-			`^claim +Succeeded +9Mi/9Mi 100% +Counter/src +\d+s +\S+/s +1 +pvc-\S+ +\S+ +Populated +\d*s?$`},
+			`^claim +Succeeded +9Mi/9Mi 100% +Counter/src +\d+s +\S+/s +1 +pvc-\S+ +\S+ +Populated( +\d+s)?$`},
 	} {
 		table := mustKubectl(t, "-n", ns, "get", "populations", "-o", tc.options)
 		header, line, _ := strings.Cut(strings.TrimRight(table, "\n"), "\n")
