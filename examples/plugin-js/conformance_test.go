@@ -76,6 +76,7 @@ func program(t *testing.T) string {
 		if os.Getenv(envRequired) != "" {
 			t.Fatalf("Node.js or the plugin's packages are missing (%v)", err)
 		}
+		// Unit tests install nothing. make conformance, a part of make test, does, and then requires this test to run.
 		t.Skip("run it by make conformance, which installs Node.js and the plugin's packages")
 	}
 	dir := t.TempDir()

@@ -77,6 +77,7 @@ var samples = []sample{
 		want: "depguard", message: "embedded cluster alone"},
 	{name: "the product with its test bench", path: "internal/apply/bench.go", imports: []string{"github.com/sluice-dev/sluice/cluster/images"},
 		want: "depguard", message: "does not know its test bench"},
+	// These three are texts for the linter, which never run: it has to refuse a sleep in tests, and to allow it where the kernel announces nothing.
 	{name: "a test that sleeps", path: "internal/observe/sleep_test.go", imports: []string{"testing", "time"},
 		body: "func TestSleep(*testing.T) { time.Sleep(time.Second) }", want: "forbidigo", message: "poll the condition"},
 	{name: "a cluster's test that sleeps", path: "cluster/node/sleep_test.go", imports: []string{"testing", "time"},

@@ -27,7 +27,8 @@ func earlier(t *testing.T, commit string) helm.Release {
 	t.Helper()
 	ctx := t.Context()
 	if err := exec.CommandContext(ctx, "git", "-C", repository, "cat-file", "-e", commit+"^{commit}").Run(); err != nil {
-		t.Skipf("needs the history of the repository: %v", err)
+		// A shallow clone or an archive of the sources has no earlier chart to upgrade from; a full clone, as CI makes, has.
+		t.Skipf("needs the history of the repository, of which commit %s is a part: %v", commit, err)
 	}
 	dir := t.TempDir()
 	tree := filepath.Join(dir, "tree.tar")

@@ -57,12 +57,8 @@ func TestExplore(t *testing.T) {
 	// Most of what is allocated lives as long as the exploration.
 	before := debug.SetGCPercent(400)
 	t.Cleanup(func() { debug.SetGCPercent(before) })
-	limit := 20000
-	if testing.Short() {
-		limit = 3000
-	}
 	disturbances := setting(t, depthEnv, 1)
-	limit = setting(t, statesEnv, limit)
+	limit := setting(t, statesEnv, 20000)
 	for _, name := range plantest.Invariants {
 		t.Log(name)
 	}
