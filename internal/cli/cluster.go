@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
@@ -55,6 +56,20 @@ func (c *Cluster) Connect() (client.Client, string, error) {
 // Connector returns the client and the namespace that a verb works with.
 // Cluster.Connect is one.
 type Connector func() (client.Client, string, error)
+
+// Claim reads the name of a claim from arguments and reaches for the cluster
+// that it is in.
+func (c Connector) Claim(args []string) (client.Client, types.NamespacedName, error) {
+	name, err := ClaimName(args)
+	if err != nil {
+		return nil, types.NamespacedName{}, err
+	}
+	to, namespace, err := c()
+	if err != nil {
+		return nil, types.NamespacedName{}, err
+	}
+	return to, types.NamespacedName{Namespace: namespace, Name: name}, nil
+}
 
 // Scheme knows all kinds that verbs read.
 func Scheme() *runtime.Scheme {

@@ -5,6 +5,7 @@ package event
 
 import (
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
@@ -40,4 +41,18 @@ func note(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:maxNote-3], "") + "..."
+}
+
+// Time is when an event last happened, in whichever of the API's ways its
+// writer said so.
+func Time(e *corev1.Event) time.Time {
+	switch {
+	case e.Series != nil && !e.Series.LastObservedTime.IsZero():
+		return e.Series.LastObservedTime.Time
+	case !e.LastTimestamp.IsZero():
+		return e.LastTimestamp.Time
+	case !e.EventTime.IsZero():
+		return e.EventTime.Time
+	}
+	return e.CreationTimestamp.Time
 }

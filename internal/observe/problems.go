@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/sluice-dev/sluice/internal/event"
 	"github.com/sluice-dev/sluice/internal/plan/populate"
 )
 
@@ -118,7 +118,7 @@ func (s *problemStore) Resync() error { return nil }
 // the same was known already; the caller holds the lock.
 func (s *problemStore) note(e *corev1.Event) (known bool) {
 	old, ok := s.byObject[e.InvolvedObject.UID]
-	at := eventTime(e)
+	at := event.Time(e)
 	if ok && old.At.After(at) {
 		return true
 	}
@@ -148,18 +148,4 @@ func ofTemporary(item any) (*corev1.Event, types.UID) {
 		return nil, ""
 	}
 	return e, claim
-}
-
-// eventTime is when an event last happened, in whichever of the API's ways its
-// writer said so.
-func eventTime(e *corev1.Event) time.Time {
-	switch {
-	case e.Series != nil && !e.Series.LastObservedTime.IsZero():
-		return e.Series.LastObservedTime.Time
-	case !e.LastTimestamp.IsZero():
-		return e.LastTimestamp.Time
-	case !e.EventTime.IsZero():
-		return e.EventTime.Time
-	}
-	return e.CreationTimestamp.Time
 }

@@ -79,7 +79,7 @@ func (b *bed) define(ctx context.Context, pattern string) error {
 		if err := b.kube.Create(ctx, crd); err != nil {
 			return fmt.Errorf("create definition %q: %w", crd.Name, err)
 		}
-		if err := until(ctx, func() (bool, error) {
+		if err := clustertest.Until(ctx, func() (bool, error) {
 			err := b.kube.Get(ctx, client.ObjectKeyFromObject(crd), crd)
 			return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 				return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
@@ -141,7 +141,7 @@ func (b *bed) populate(ctx context.Context, annotations map[string]string) error
 
 // accepted waits until the Populator is served.
 func (b *bed) accepted(ctx context.Context) error {
-	if err := until(ctx, func() (bool, error) {
+	if err := clustertest.Until(ctx, func() (bool, error) {
 		err := b.kube.Get(ctx, client.ObjectKeyFromObject(b.populator), b.populator)
 		return meta.IsStatusConditionTrue(b.populator.Status.Conditions, v1alpha1.ConditionAccepted), err
 	}); err != nil {

@@ -188,7 +188,7 @@ func (b *bed) run(ctx context.Context, w *watcher, namespace string, n int, fill
 		return outcome{}, fmt.Errorf("create claims: %w", err)
 	}
 	for _, holds := range []func() bool{done, clean} {
-		if err := until(ctx, func() (bool, error) { return holds(), nil }); err != nil {
+		if err := clustertest.Until(ctx, func() (bool, error) { return holds(), nil }); err != nil {
 			bound, ended, left, pods := w.counts()
 			return outcome{}, fmt.Errorf("of %d claims %d are bound; %d Pods have ended, %d Pods and %d temporaries are left: %w", n, bound, ended, pods, left, err)
 		}

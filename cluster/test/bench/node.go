@@ -159,7 +159,7 @@ func (b *bed) remove(ctx context.Context, claim *corev1.PersistentVolumeClaim) e
 		return fmt.Errorf("delete claim %q: %w", claim.Name, err)
 	}
 	volume := &corev1.PersistentVolume{}
-	if err := until(ctx, func() (bool, error) {
+	if err := clustertest.Until(ctx, func() (bool, error) {
 		err := b.kube.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume)
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}); err != nil {
@@ -172,7 +172,7 @@ func (b *bed) remove(ctx context.Context, claim *corev1.PersistentVolumeClaim) e
 func (w *watcher) await(ctx context.Context, holds func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return until(ctx, func() (bool, error) {
+	return clustertest.Until(ctx, func() (bool, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return holds(), nil

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/cluster/clustertest"
 	"github.com/sluice-dev/sluice/cluster/test/bench/figure"
 )
 
@@ -80,7 +81,7 @@ func (b *bed) succeeded(ctx context.Context, namespace string, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	done := 0
-	if err := until(ctx, func() (bool, error) {
+	if err := clustertest.Until(ctx, func() (bool, error) {
 		var list v1alpha1.PopulationList
 		if err := b.kube.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 			return false, fmt.Errorf("list Populations: %w", err)

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sluice-dev/sluice/cluster/clustertest"
 )
 
 // manager is a running sluice-manager beside a cluster.
@@ -63,7 +65,7 @@ func startManager(ctx context.Context, program, kubeconfig, logFile string) (*ma
 		_ = m.cmd.Wait() // how it ended is in its log
 		close(m.ended)
 	}()
-	if err := until(ctx, func() (bool, error) {
+	if err := clustertest.Until(ctx, func() (bool, error) {
 		select {
 		case <-m.ended:
 			return false, fmt.Errorf("the manager ended; it said: %s", m.lastWords())
@@ -186,21 +188,4 @@ func freeAddress(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("find a free address: %w", err)
 	}
 	return l.Addr().String(), l.Close()
-}
-
-// until polls a condition until it holds, fails or ctx ends.
-func until(ctx context.Context, holds func() (bool, error)) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		ok, err := holds()
-		if err != nil || ok {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C:
-		}
-	}
 }

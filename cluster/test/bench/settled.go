@@ -107,7 +107,7 @@ func (p *population) settled(ctx context.Context) (err error) {
 // while.
 func (m *manager) idle(ctx context.Context) error {
 	last, quiet := -1.0, 0
-	return until(ctx, func() (bool, error) {
+	return clustertest.Until(ctx, func() (bool, error) {
 		done, err := m.metric(ctx, "controller_runtime_reconcile_total")
 		if err != nil {
 			return false, err

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/cluster/clustertest"
 	"github.com/sluice-dev/sluice/cluster/helm"
 )
 
@@ -32,25 +32,7 @@ const patience = 90 * time.Second
 // last answer if it does not in time.
 func eventually(t *testing.T, what string, within time.Duration, check func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	last := errors.New("not looked at yet")
-	for {
-		err := check(ctx)
-		if err == nil {
-			return
-		}
-		if ctx.Err() == nil {
-			last = err // an answer, and not just the end of waiting
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %v", what, within, last)
-		case <-tick.C:
-		}
-	}
+	clustertest.Eventually(t, what, within, check)
 }
 
 // createOptions are those of a user who mistypes nothing.

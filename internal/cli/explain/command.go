@@ -73,17 +73,9 @@ func (o *Options) Validate() error {
 }
 
 // Complete reads the arguments and reaches for the cluster.
-func (o *Options) Complete(args []string) error {
-	name, err := cli.ClaimName(args)
-	if err != nil {
-		return err
-	}
-	from, namespace, err := o.Connect()
-	if err != nil {
-		return err
-	}
-	o.from, o.claim = from, types.NamespacedName{Namespace: namespace, Name: name}
-	return nil
+func (o *Options) Complete(args []string) (err error) {
+	o.from, o.claim, err = o.Connect.Claim(args)
+	return err
 }
 
 // Run tells the story. It returns cli.ErrAct if someone must act.

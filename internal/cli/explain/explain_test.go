@@ -111,7 +111,7 @@ func (w *world) forbid(o ...client.Object) *world {
 	return w
 }
 
-func event(kind, name, uid, reason, message, level string, age time.Duration) *corev1.Event {
+func eventOf(kind, name, uid, reason, message, level string, age time.Duration) *corev1.Event {
 	return &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: "shop", Name: strings.ToLower(kind + "." + name + "." + reason + "." + uid)},
 		InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: "shop", Name: name, UID: types.UID(uid)},
@@ -214,8 +214,8 @@ func TestExplain(t *testing.T) {
 		"settled": {
 			reason: "a settled claim shows where its data came from",
 			world: newWorld().served().at(v1alpha1.PhaseSucceeded, 1, v1alpha1.ReasonPopulated, "").with(
-				event("PersistentVolumeClaim", "data", string(claimUID), "Populated", "Filled from InlineSource/greeting", "Normal", 3*time.Minute),
-				event("PersistentVolumeClaim", "data", "older", "Populated", "Of an earlier claim of this name", "Normal", time.Hour)).
+				eventOf("PersistentVolumeClaim", "data", string(claimUID), "Populated", "Filled from InlineSource/greeting", "Normal", 3*time.Minute),
+				eventOf("PersistentVolumeClaim", "data", "older", "Populated", "Of an earlier claim of this name", "Normal", time.Hour)).
 				change(func(c *corev1.PersistentVolumeClaim, st *v1alpha1.PopulationStatus) {
 					c.Spec.VolumeName, st.VolumeName, c.Status.Phase = "pv-1", "pv-1", corev1.ClaimBound
 					st.CompletedAt, st.NodeName, st.Source.Digest = ptr.To(ago(3*time.Minute)), "node-a", "sha256:00ff"
@@ -264,8 +264,8 @@ func TestExplain(t *testing.T) {
 			reason: "a running worker shows progress, and what is there",
 			world: newWorld().served().at(v1alpha1.PhasePopulating, 1, v1alpha1.ReasonPopulationStarted, "Worker runs").
 				with(prime("1"), worker(),
-					event("Pod", "sluice-6f9b-1", "temporary-1", "Pulled", "Image pulled", "Normal", 2*time.Minute),
-					event("PersistentVolumeClaim", "sluice-6f9b-1", "temporary-1", "ProvisioningSucceeded", "Provisioned pv-1", "Normal", 3*time.Minute)).
+					eventOf("Pod", "sluice-6f9b-1", "temporary-1", "Pulled", "Image pulled", "Normal", 2*time.Minute),
+					eventOf("PersistentVolumeClaim", "sluice-6f9b-1", "temporary-1", "ProvisioningSucceeded", "Provisioned pv-1", "Normal", 3*time.Minute)).
 				change(func(_ *corev1.PersistentVolumeClaim, st *v1alpha1.PopulationStatus) {
 					st.VolumeName, st.Prime = "pv-1", &v1alpha1.TemporaryReference{Namespace: "shop", Name: "sluice-6f9b-1"}
 					st.Progress = &v1alpha1.Progress{Bytes: 512 << 20, TotalBytes: 2 << 30, Files: 12, BytesPerSecond: 64 << 20}
@@ -303,7 +303,7 @@ func TestExplain(t *testing.T) {
 		"temporary-deleted": {
 			reason: "a prime that someone deleted is missed, and its events are still told",
 			world: newWorld().served().at(v1alpha1.PhaseProvisioning, 2, v1alpha1.ReasonProvisioning, "Prime waits for its volume").
-				with(event("PersistentVolumeClaim", "sluice-6f9b-1", "temporary-1", "ProvisioningFailed", "no space in pool", "Warning", 2*time.Minute)).
+				with(eventOf("PersistentVolumeClaim", "sluice-6f9b-1", "temporary-1", "ProvisioningFailed", "no space in pool", "Warning", 2*time.Minute)).
 				change(func(_ *corev1.PersistentVolumeClaim, st *v1alpha1.PopulationStatus) {
 					st.Prime = &v1alpha1.TemporaryReference{Namespace: "shop", Name: "sluice-6f9b-2"}
 				}),

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/event"
 	"github.com/sluice-dev/sluice/internal/plan/populate"
 	"github.com/sluice-dev/sluice/internal/registration"
 )
@@ -429,7 +430,7 @@ func happened(f Facts) []Happening {
 		default:
 			on = "prime" + attemptOf(f, e.InvolvedObject.Name)
 		}
-		h := Happening{At: eventTime(e), On: on, Reason: e.Reason, Text: e.Message, Times: max(e.Count, 1), Warning: e.Type == corev1.EventTypeWarning}
+		h := Happening{At: event.Time(e), On: on, Reason: e.Reason, Text: e.Message, Times: max(e.Count, 1), Warning: e.Type == corev1.EventTypeWarning}
 		if e.Series != nil {
 			h.Times = max(h.Times, e.Series.Count)
 		}
@@ -446,18 +447,4 @@ func attemptOf(f Facts, name string) string {
 		return ""
 	}
 	return "-" + n
-}
-
-// eventTime is when an event last happened, in whichever of the API's ways its
-// writer said so.
-func eventTime(e *corev1.Event) time.Time {
-	switch {
-	case e.Series != nil && !e.Series.LastObservedTime.IsZero():
-		return e.Series.LastObservedTime.Time
-	case !e.LastTimestamp.IsZero():
-		return e.LastTimestamp.Time
-	case !e.EventTime.IsZero():
-		return e.EventTime.Time
-	}
-	return e.CreationTimestamp.Time
 }

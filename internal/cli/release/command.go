@@ -97,17 +97,9 @@ func (o *Options) Validate() error {
 }
 
 // Complete reads the arguments and reaches for the cluster.
-func (o *Options) Complete(args []string) error {
-	name, err := cli.ClaimName(args)
-	if err != nil {
-		return err
-	}
-	to, namespace, err := o.Connect()
-	if err != nil {
-		return err
-	}
-	o.to, o.claim = to, types.NamespacedName{Namespace: namespace, Name: name}
-	return nil
+func (o *Options) Complete(args []string) (err error) {
+	o.to, o.claim, err = o.Connect.Claim(args)
+	return err
 }
 
 // Run lists the plan and carries it out. It returns cli.ErrAct if it was

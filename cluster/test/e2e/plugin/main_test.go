@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -137,23 +136,5 @@ func space(t *testing.T, name string) string {
 // last answer if it does not in time.
 func eventually(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	last := errors.New("not looked at yet")
-	for {
-		err := check(ctx)
-		if err == nil {
-			return
-		}
-		if ctx.Err() == nil {
-			last = err // an answer, and not just the end of waiting
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %v", what, patience, last)
-		case <-tick.C:
-		}
-	}
+	clustertest.Eventually(t, what, patience, check)
 }

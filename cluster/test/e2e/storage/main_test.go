@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -72,25 +71,7 @@ func ready(c *clustertest.Cluster) error {
 // last answer if it does not in time.
 func eventually(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	last := errors.New("not looked at yet")
-	for {
-		err := check(ctx)
-		if err == nil {
-			return
-		}
-		if ctx.Err() == nil {
-			last = err // an answer, and not just the end of waiting
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %v", what, patience, last)
-		case <-tick.C:
-		}
-	}
+	clustertest.Eventually(t, what, patience, check)
 }
 
 // space makes a namespace that is deleted, with all in it, when the test ends.

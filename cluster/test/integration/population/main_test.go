@@ -120,7 +120,7 @@ func define(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) 
 	if err := kube.Create(ctx, crd); err != nil {
 		return fmt.Errorf("create definition %q: %w", crd.Name, err)
 	}
-	if err := until(ctx, func() (bool, error) {
+	if err := clustertest.Until(ctx, func() (bool, error) {
 		if err := kube.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
 			return false, err
 		}

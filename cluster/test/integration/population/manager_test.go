@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sluice-dev/sluice/cluster/clustertest"
 )
 
 // process is a running manager.
@@ -193,36 +195,8 @@ func (p *process) signal(t *testing.T, s os.Signal) {
 	}
 }
 
-// until polls a condition until it holds, fails or ctx ends.
-func until(ctx context.Context, holds func() (bool, error)) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		ok, err := holds()
-		if err != nil || ok {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C:
-		}
-	}
-}
-
 // eventually polls a condition, which says what is missing, until it holds.
 func eventually(t *testing.T, within time.Duration, what string, check func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
-	var last error
-	if err := until(ctx, func() (bool, error) {
-		err := check(ctx)
-		if err != nil && ctx.Err() == nil {
-			last = err
-		}
-		return err == nil, nil
-	}); err != nil {
-		t.Fatalf("%s: not within %v: %v", what, within, last)
-	}
+	clustertest.Eventually(t, what, within, check)
 }

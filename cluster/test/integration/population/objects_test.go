@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/cluster/clustertest"
 	"github.com/sluice-dev/sluice/cluster/simulate"
 )
 
@@ -69,7 +70,7 @@ func gone(t *testing.T, o client.Object) {
 	if err := kube.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
 		t.Errorf("delete %q: %v", o.GetName(), err)
 	}
-	if err := until(ctx, func() (bool, error) {
+	if err := clustertest.Until(ctx, func() (bool, error) {
 		err := kube.Get(ctx, client.ObjectKeyFromObject(o), o)
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}); err != nil {

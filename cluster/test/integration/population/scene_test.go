@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/cluster/clustertest"
 )
 
 // A scene is where one test plays: a namespace of its own and a source kind.
@@ -106,7 +107,7 @@ func vacate(ctx context.Context, namespace string) error {
 	if err := kube.DeleteAllOf(ctx, &corev1.Pod{}, in, client.HasLabels{labelConsumer}, client.GracePeriodSeconds(0)); err != nil {
 		return fmt.Errorf("delete consumers: %w", err)
 	}
-	if err := until(ctx, func() (bool, error) {
+	if err := clustertest.Until(ctx, func() (bool, error) {
 		var claims corev1.PersistentVolumeClaimList
 		err := kube.List(ctx, &claims, in)
 		return err == nil && len(claims.Items) == 0, err

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/cluster/clustertest"
 	"github.com/sluice-dev/sluice/internal/manager"
 )
 
@@ -103,7 +104,7 @@ func remove(t *testing.T, o client.Object) {
 		if _, ok := o.(*corev1.Namespace); ok {
 			return
 		}
-		if err := until(ctx, func() (bool, error) {
+		if err := clustertest.Until(ctx, func() (bool, error) {
 			err := kube.Get(ctx, client.ObjectKeyFromObject(o), o)
 			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 		}); err != nil {
@@ -117,24 +118,8 @@ func await(t *testing.T, limit time.Duration, what string, holds func(ctx contex
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	if err := until(ctx, func() (bool, error) { return holds(ctx) }); err != nil {
+	if err := clustertest.Until(ctx, func() (bool, error) { return holds(ctx) }); err != nil {
 		t.Fatalf("wait until %s: %v", what, err)
-	}
-}
-
-func until(ctx context.Context, holds func() (bool, error)) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		ok, err := holds()
-		if err != nil || ok {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
 	}
 }
 

@@ -85,7 +85,7 @@ func start(ctx context.Context) error {
 func inForce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	return until(ctx, func() (bool, error) {
+	return clustertest.Until(ctx, func() (bool, error) {
 		c, w, err := warnedClient()
 		if err != nil {
 			return false, err
