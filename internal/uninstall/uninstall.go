@@ -2,11 +2,10 @@
 //
 // A claim whose temporaries live in another namespace bears a finalizer of ours,
 // and so does a prime that a plugin fills; nobody would remove them any more. So
-// the managers are stopped first, then
-// their Lease is taken, so that none leads that stops late, and then each such
-// claim is let go as kubectl sluice release would do it. Run is called by the
-// chart's pre-delete hook, with the manager's identity: what may be deleted is
-// fenced by the same admission policies.
+// the managers are stopped first, then their Lease is taken, so that none leads
+// that stops late, and then each such claim is let go as kubectl sluice release
+// would do it. Run is called by the chart's pre-delete hook, with the manager's
+// identity: what may be deleted is fenced by the same admission policies.
 package uninstall
 
 import (
